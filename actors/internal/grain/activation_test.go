@@ -17,8 +17,8 @@ import (
 
 type expire struct{}
 
-// shortLived passivates 5 ms after its start, whatever is queued, and counts the copies of its
-// identity that are alive.
+// shortLived passivates 5 ms after its start, regardless of its queue, and counts the live copies of
+// its identity.
 type shortLived struct {
 	live    *sync.Map // identity → *atomic.Int64
 	ended   *atomic.Int64
@@ -56,7 +56,7 @@ func TestPassivationLosesNoRequest(t *testing.T) {
 	var ended, doubled, sent, failed atomic.Int64
 	c := start(t, func() actor.Actor {
 		return &shortLived{live: &live, ended: &ended, doubled: &doubled}
-	}, &grain.Options{RequestTimeout: patience})
+	}, &grain.Options{RequestTimeout: testTimeout})
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
@@ -100,11 +100,11 @@ func TestQueuedRequestsGoToTheNextActivation(t *testing.T) {
 						end(ctx)
 						return
 					} else if ok && first {
-						t.Errorf("the stopping activation got %q", s)
+						t.Errorf("stopping activation received %q", s)
 					}
 					echo(ctx)
 				})
-			}, &grain.Options{RequestTimeout: patience})
+			}, &grain.Options{RequestTimeout: testTimeout})
 			pid := mustLocate(t, c, "a")
 			c.System().Root.Send(pid, text("hold"))
 			await(t, held, "the gate")
@@ -125,14 +125,14 @@ func TestQueuedRequestsGoToTheNextActivation(t *testing.T) {
 func mustLocate(t *testing.T, c *grain.Cluster, id string) *actor.PID {
 	t.Helper()
 	var pid *actor.PID
-	eventually(t, "an activation of "+id, func() bool { // one attempt ends after two seconds
+	eventually(t, "an activation of "+id, func() bool { // one attempt takes up to two seconds
 		pid = c.Library().Get(id, kind)
 		return pid != nil
 	})
 	return pid
 }
 
-// leaveOrEcho passivates when it is told to leave, and answers that too.
+// leaveOrEcho passivates on the message "leave", and answers it too.
 func leaveOrEcho(ctx actor.Context) {
 	echo(ctx)
 	if s, ok := body(ctx); ok && s == "leave" {
@@ -152,14 +152,14 @@ func TestRequestWaitsForTheOldCopyToEnd(t *testing.T) {
 			}
 			leaveOrEcho(ctx)
 		})
-	}, &grain.Options{RequestTimeout: patience})
+	}, &grain.Options{RequestTimeout: testTimeout})
 	ask(t, c, "a", "leave")
 	await(t, stopping, "Stopping")
 	old, _ := c.Cached("a")
 	waits := c.System().Root.RequestFuture(c.PlacementPID(), &cluster.ActivationRequest{
 		ClusterIdentity: cluster.NewClusterIdentity("a", kind),
-	}, patience)
-	// This comes to the placement actor after that, so once it is answered the other one waits.
+	}, testTimeout)
+	// The placement actor receives this later. Its answer proves that the other request is waiting.
 	ask(t, c, "b", "another identity is not held up")
 	if made.Load() != 2 {
 		t.Errorf("%d actors made before the old copy ended, want 2", made.Load())
@@ -227,7 +227,7 @@ func TestPanicInTheLifeCycle(t *testing.T) {
 					}
 					leaveOrEcho(ctx)
 				})
-			}, &grain.Options{RequestTimeout: patience})
+			}, &grain.Options{RequestTimeout: testTimeout})
 			ask(t, c, "a", "leave")
 			ask(t, c, "a", "again")
 			if made.Load() != tt.made {
@@ -243,7 +243,7 @@ func TestPanicInAContinuationEndsTheActivation(t *testing.T) {
 		made.Add(1)
 		return actor.ReceiveFunc(func(ctx actor.Context) {
 			if s, ok := body(ctx); ok && s == "later" {
-				f := actor.NewFuture(ctx.ActorSystem(), patience)
+				f := actor.NewFuture(ctx.ActorSystem(), testTimeout)
 				ctx.ReenterAfter(f, func(any, error) { panic("late") })
 				ctx.Send(f.PID(), text("now"))
 				ctx.Respond(text(s))
@@ -251,7 +251,7 @@ func TestPanicInAContinuationEndsTheActivation(t *testing.T) {
 			}
 			echo(ctx)
 		})
-	}, &grain.Options{RequestTimeout: patience})
+	}, &grain.Options{RequestTimeout: testTimeout})
 	ask(t, c, "a", "later")
 	eventually(t, "the activation's end", func() bool { return c.ActiveCount() == 0 })
 	ask(t, c, "a", "again")
@@ -289,7 +289,7 @@ func TestMemberThatLosesAnIdentityHandsItOver(t *testing.T) {
 			}
 			echo(ctx)
 		})
-	}, &grain.Options{Membership: m, HandOver: 10 * patience})
+	}, &grain.Options{Membership: m, HandOver: 10 * testTimeout})
 	other := ghost(t)
 	mine, theirs := ownedBy(m.self, 20, m.self, other), ownedBy(other, 20, m.self, other)
 	for _, id := range append(append([]string{}, mine...), theirs...) {
@@ -298,7 +298,7 @@ func TestMemberThatLosesAnIdentityHandsItOver(t *testing.T) {
 	m.show(m.self, other)
 	for range theirs {
 		if id := await(t, stopped, "an activation's end"); grain.Owner([]string{m.self.Address(), other.Address()}, id) != other.Address() {
-			t.Errorf("%q was stopped, and still belongs here", id)
+			t.Errorf("%q was stopped but is still owned here", id)
 		}
 	}
 	eventually(t, "the rest to stay", func() bool { return c.ActiveCount() == len(mine) })
@@ -306,10 +306,10 @@ func TestMemberThatLosesAnIdentityHandsItOver(t *testing.T) {
 		ask(t, c, id, "m")
 	}
 
-	// A stale member still believes that this one owns what it no longer does.
+	// A member with a stale view still believes that this one is the owner.
 	res, err := c.System().Root.RequestFuture(c.PlacementPID(), &cluster.ActivationRequest{
 		ClusterIdentity: cluster.NewClusterIdentity(theirs[0], kind),
-	}, patience).Result()
+	}, testTimeout).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestActivationCallEndsWhenItsMemberLeaves(t *testing.T) {
 	m.show(m.self, other)
 	res := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		_, err := c.Request(ctx, id, text("m"))
 		res <- err

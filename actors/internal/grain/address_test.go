@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// TestAddressWhileItStarts asks what /readyz and /metrics ask from before the start on.
-// It fails under -race.
+// TestAddressWhileItStarts reads the state used by /readyz and /metrics before and during the start. A
+// regression fails under -race.
 func TestAddressWhileItStarts(t *testing.T) {
 	c := build(t, actorFunc(echo), &grain.Options{Insecure: true})
 	stop1 := make(chan struct{})

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// A member that is alone has nothing outside of the process, so that it can live in a bubble,
-// whose end also shows that nothing of it is left.
+// TestAlone runs a member without a listener in a bubble. The end of the bubble verifies that no
+// goroutine is left.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -38,18 +38,18 @@ func TestAlone(t *testing.T) {
 			ask(t, c, "a", word)
 		}
 		if _, err := c.Request(t.Context(), "a", text("panic")); !errors.Is(err, grain.ErrPanicked) {
-			t.Errorf("a panic is told as %v", err)
+			t.Errorf("error of a panic: %v", err)
 		}
 		ask(t, c, "b", "other")
 		synctest.Wait()
 		if made != 3 || c.ActiveCount() != 1 {
-			t.Errorf("%d activations were made and %d are active, want 3 and 1", made, c.ActiveCount())
+			t.Errorf("%d activations created and %d active, want 3 and 1", made, c.ActiveCount())
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it waited for %v", took)
+			t.Errorf("took %v, want at most 1s", took)
 		}
 		if address, self := c.Owner("a"); !self || address != c.Address() {
-			t.Errorf("a belongs to %q, and this is %q", address, c.Address())
+			t.Errorf("owner of a is %q, want %q", address, c.Address())
 		}
 	})
 }

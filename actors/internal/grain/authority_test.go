@@ -29,7 +29,7 @@ func newAuthority(tb testing.TB, name string) *authority {
 	return newAuthorityFor(tb, name, time.Hour)
 }
 
-// newAuthorityFor makes one whose certificate ends after a time.
+// newAuthorityFor returns an authority whose certificate is valid for lives.
 func newAuthorityFor(tb testing.TB, name string, lives time.Duration) *authority {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -62,7 +62,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// issue signs a certificate, which change may spoil first, and returns it and its key as PEM.
+// issue signs a certificate, modified by change, and returns it and its key as PEM.
 func (a *authority) issue(tb testing.TB, change func(*x509.Certificate)) (cert, key []byte) {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -87,7 +87,7 @@ func (a *authority) issue(tb testing.TB, change func(*x509.Certificate)) (cert, 
 	return encode("CERTIFICATE", der), encode("EC PRIVATE KEY", keyDER)
 }
 
-// files is a folder with a CA, a certificate and a key.
+// files writes a CA, a certificate and a key to a folder.
 func files(tb testing.TB, ca, cert, key []byte) *grain.TLSFiles {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -100,7 +100,7 @@ func files(tb testing.TB, ca, cert, key []byte) *grain.TLSFiles {
 	return f
 }
 
-// write replaces a file as a rotation does, by a new one under its name.
+// write replaces a file atomically, as a rotation does.
 func write(tb testing.TB, name string, content []byte) {
 	tb.Helper()
 	next := name + ".next"
@@ -112,14 +112,14 @@ func write(tb testing.TB, name string, content []byte) {
 	}
 }
 
-// member is a folder with a good certificate.
+// member returns the files of a valid certificate.
 func (a *authority) member(tb testing.TB) *grain.TLSFiles {
 	tb.Helper()
 	cert, key := a.issue(tb, nil)
 	return files(tb, a.pem, cert, key)
 }
 
-// client is the configuration of somebody who trusts a's members and shows the certificate, if any.
+// client returns a configuration that trusts a's members and presents the certificate, if any.
 func (a *authority) client(tb testing.TB, cert, key []byte) *tls.Config {
 	tb.Helper()
 	pool := x509.NewCertPool()
@@ -130,7 +130,7 @@ func (a *authority) client(tb testing.TB, cert, key []byte) *tls.Config {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		// As it is, also to a server that asks for one of another authority.
+		// Present it even to a server that asks for one of another authority.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return conf

@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// BenchmarkLife reports what New, Start and Stop of an idle single-member cluster take, one by one.
-func BenchmarkLife(b *testing.B) {
+// BenchmarkStartStop measures New, Start and Stop of an idle single-member cluster.
+func BenchmarkStartStop(b *testing.B) {
 	var made, started, stopped time.Duration
 	for b.Loop() {
 		t0 := time.Now()
@@ -66,7 +66,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-// BenchmarkRemoteRequest asks an activation on another member, one request after the other.
+// BenchmarkRemoteRequest sends sequential requests to an activation on another member.
 func BenchmarkRemoteRequest(b *testing.B) {
 	nodes, views := pair(b)
 	id := ownedBy(views[1].self, 1, views[0].self, views[1].self)[0]
@@ -87,7 +87,7 @@ func reportMedian(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
 }
 
-// pair is two members in this process that see each other.
+// pair returns two members in this process with a common view.
 func pair(b *testing.B) ([2]*grain.Cluster, [2]*handDriven) {
 	b.Helper()
 	keys, err := grain.NewKeys()

@@ -44,7 +44,7 @@ func newCalls(system *actor.ActorSystem, isUp func(address string) bool) *calls 
 // call is one pending request. The first reply counts.
 type call struct {
 	reply chan any    // capacity 1
-	away  atomic.Bool // the endpoint has the message
+	sent  atomic.Bool // the endpoint has the message
 }
 
 func (c *call) answer(m any) {
@@ -113,16 +113,16 @@ func (c *calls) ask(ctx context.Context, target *actor.PID, m any) (any, error) 
 		}
 	}
 	c.system.Root.RequestWithCustomSender(target, m, pid)
-	k.away.Store(true)
+	k.sent.Store(true)
 	select {
 	case r := <-k.reply:
-		return verdict(r)
+		return result(r)
 	case <-ctx.Done():
 	case <-c.closed:
 	}
 	select {
 	case r := <-k.reply:
-		return verdict(r)
+		return result(r)
 	default:
 	}
 	if err := ctx.Err(); err != nil {
@@ -131,7 +131,7 @@ func (c *calls) ask(ctx context.Context, target *actor.PID, m any) (any, error) 
 	return nil, errStopped
 }
 
-func verdict(reply any) (any, error) {
+func result(reply any) (any, error) {
 	switch reply.(type) {
 	case *actor.DeadLetterResponse:
 		return nil, errDeadLetter
@@ -178,7 +178,7 @@ func (c *calls) notSent(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := range c.remote[address] {
-		if k.away.Load() {
+		if k.sent.Load() {
 			k.answer(notSent{})
 		}
 	}

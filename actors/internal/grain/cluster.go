@@ -44,13 +44,13 @@ type Cluster struct {
 
 	running atomic.Bool // requests are accepted
 
-	life    chan struct{} // capacity 1; the token guards the fields below
-	phase   phase
-	links   *links
-	remote  *remote.Remote // nil until it listens
-	door    *door          // credentials of remote
-	joined  bool           // Join was called
-	stopErr error
+	lifecycle chan struct{} // capacity 1; the token guards the fields below
+	phase     phase
+	links     *links
+	remote    *remote.Remote // nil until it listens
+	creds     *serverCreds   // credentials of remote
+	joined    bool           // Join was called
+	stopErr   error
 }
 
 // aloneAddress is the address of a member without a listener.
@@ -73,27 +73,27 @@ const (
 func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, error) {
 	switch {
 	case kind == "":
-		return nil, errors.New("make cluster: kind is empty")
+		return nil, errors.New("create cluster: kind is empty")
 	case newActor == nil:
-		return nil, fmt.Errorf("make cluster %q: newActor is nil", kind)
+		return nil, fmt.Errorf("create cluster %q: newActor is nil", kind)
 	}
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("make cluster %q: %w", kind, err)
+		return nil, fmt.Errorf("create cluster %q: %w", kind, err)
 	}
 	c := &Cluster{
 		kind: kind, log: o.Logger, timeout: o.RequestTimeout, membership: o.Membership,
 		alone: o.Alone, insecure: o.Insecure, settle: settleTime, connects: connectTimeout,
 		onNode: o.Node, viewChanged: o.ViewChanged, linkDown: o.LinkDown,
-		life: make(chan struct{}, 1),
+		lifecycle: make(chan struct{}, 1),
 	}
 	if c.place, err = o.place(); err != nil {
-		return nil, fmt.Errorf("make cluster %q: %w", kind, err)
+		return nil, fmt.Errorf("create cluster %q: %w", kind, err)
 	}
 	if o.TLS != nil && !o.Alone {
 		files, err := newKeyFiles(*o.TLS, c.log)
 		if err != nil {
-			return nil, fmt.Errorf("make cluster %q: %w", kind, err)
+			return nil, fmt.Errorf("create cluster %q: %w", kind, err)
 		}
 		c.keys, c.expiry = files, &expiryWatch{files: files, log: c.log, every: watchEvery}
 	}
@@ -172,7 +172,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	}
 	defer c.release()
 	if c.phase != phaseNew {
-		return fmt.Errorf("start cluster %q: it was started or stopped before", c.kind)
+		return fmt.Errorf("start cluster %q: already started or stopped", c.kind)
 	}
 	c.phase = phaseStarted
 	if err := c.start(ctx); err != nil {
@@ -219,7 +219,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 func (c *Cluster) publish(members []Member) {
 	v := newView(members, time.Now())
-	c.lookup.show(v)
+	c.lookup.install(v)
 	c.pings.viewChanged()
 	if c.viewChanged != nil {
 		c.viewChanged(v.View)
@@ -281,19 +281,19 @@ func (c *Cluster) teardown(ctx context.Context) error {
 
 func (c *Cluster) acquire(ctx context.Context) error {
 	select {
-	case c.life <- struct{}{}: // even if ctx has ended: select would choose at random
+	case c.lifecycle <- struct{}{}: // even if ctx has ended: select would choose at random
 		return nil
 	default:
 	}
 	select {
-	case c.life <- struct{}{}:
+	case c.lifecycle <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (c *Cluster) release() { <-c.life }
+func (c *Cluster) release() { <-c.lifecycle }
 
 // Request delivers m to the activation of id, which is created if necessary, and returns its reply.
 // For at most OwnerWait it looks for an owner that accepts m. It retries attempts that reached no

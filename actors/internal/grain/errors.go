@@ -22,10 +22,10 @@ var (
 var (
 	errDeadLetter = errors.New("dead letter")
 	errNotMember  = errors.New("target is not a member")
-	errNotSent    = errors.New("member cannot be reached")
-	errNoMember   = errors.New("view has no member that owns anything")
+	errNotSent    = errors.New("member unreachable")
+	errNoMember   = errors.New("view has no owner")
 	errRefused    = errors.New("activation refused")
-	errNoTime     = errors.New("nobody took it in the time for that")
+	errOwnerWait  = errors.New("no owner accepted the message in time")
 )
 
 // Causes of an attempt with an unknown outcome.

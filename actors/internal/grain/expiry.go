@@ -100,8 +100,8 @@ func (w *expiryWatch) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		e, now := w.files.current().expiry, time.Now()
-		w.look(&w.node, e.Node, w.files.files.Cert, now)
-		w.look(&w.ca, e.CA, w.files.files.CA, now)
+		w.check(&w.node, e.Node, w.files.files.Cert, now)
+		w.check(&w.ca, e.CA, w.files.files.CA, now)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -111,7 +111,7 @@ func (w *expiryWatch) run(ctx context.Context) {
 }
 
 // check logs a certificate once for each warning that is due, and once when it has expired.
-func (w *expiryWatch) look(last *warned, v Validity, file string, now time.Time) {
+func (w *expiryWatch) check(last *warned, v Validity, file string, now time.Time) {
 	due, left := 0, v.Until.Sub(now)
 	for i, before := range warnings {
 		if left <= before && v.Until.Sub(v.From) >= 2*before {

@@ -11,14 +11,14 @@ import (
 
 const day = 24 * time.Hour
 
-// TestExpiryIsLogged: a member logs 30, 7 and 1 days before a certificate in force expires, and when it has expired,
-// once each; a new pair begins anew, without a handshake that would find it. Certificates that live shortly are
-// replaced in their everyday course.
+// TestExpiryIsLogged: a member logs 30, 7 and 1 days before a certificate expires, and at its expiry,
+// once each. A new pair restarts the sequence without a handshake. Short-lived certificates are
+// rotated routinely and get fewer warnings.
 func TestExpiryIsLogged(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
 		lives, authority time.Duration
-		soon             []int // the warnings that are due after each of the times
+		soon             []int // warnings logged after each of the times
 		expired          int
 	}{
 		{"seventy days", 70 * day, 3650 * day, []int{0, 1, 2, 3, 3}, 1},
@@ -72,7 +72,8 @@ func TestExpiryIsLogged(t *testing.T) {
 	}
 }
 
-// TestExpiryOfTheAuthorityThatSigned: of several authorities in the file the one counts that vouches for the pair.
+// TestExpiryOfTheAuthorityThatSigned: of several authorities in the file, the signer of the pair
+// counts.
 func TestExpiryOfTheAuthorityThatSigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, ours := newAuthorityFor(t, "old", day), newAuthorityFor(t, "ours", 90*day)

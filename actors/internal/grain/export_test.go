@@ -33,23 +33,23 @@ func (c *Cluster) Library() *cluster.Cluster           { return c.lib }
 // StopPings leaves the calls to other members to the test.
 func (c *Cluster) StopPings() { c.pings.close() }
 
-// CallsTo is how many calls to the member at address wait for a reply.
+// CallsTo returns the number of pending calls to the member at address.
 func (c *Cluster) CallsTo(address string) int {
 	c.calls.mu.Lock()
 	defer c.calls.mu.Unlock()
 	return len(c.calls.remote[address])
 }
 
-// QueuedFor is how many messages wait in the mailbox behind pid.
+// QueuedFor returns the number of messages in the mailbox of pid.
 func (c *Cluster) QueuedFor(pid *actor.PID) int {
 	p, _ := c.system.ProcessRegistry.Get(pid)
-	// The library keeps a process's mailbox to itself.
+	// The library does not export a process's mailbox.
 	f := reflect.ValueOf(p).Elem().FieldByName("mailbox")
 	m := *(*actor.Mailbox)(unsafe.Pointer(f.UnsafeAddr()))
 	return m.UserMessageCount()
 }
 
-// Keys is one key pair that several members share, as members of a real cluster share an authority.
+// Keys is one key pair shared by several members, as real members share an authority.
 type Keys struct{ set *keySet }
 
 func NewKeys() (*Keys, error) {
@@ -57,45 +57,45 @@ func NewKeys() (*Keys, error) {
 	return &Keys{set: set}, err
 }
 
-// Client is what a member shows when it dials.
+// Client returns a dialing member's TLS configuration.
 func (k *Keys) Client() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{k.set.cert}, RootCAs: k.set.pool, ServerName: memberName}
 }
 
-// UseKeys makes Start use k instead of keys of its own.
+// UseKeys makes Start use k instead of generated keys.
 func (c *Cluster) UseKeys(k *Keys) { c.keys = k.set }
 
-// Certificate is what a handshake would show now.
+// Certificate returns the certificate that a handshake would use now.
 func (c *Cluster) Certificate() tls.Certificate { return c.keys.current().cert }
 
-// ForgetRefusals begins a new second for the log of refusals.
+// ForgetRefusals starts a new second of the refusal log.
 func (c *Cluster) ForgetRefusals() {
-	r := c.door.refusals
+	r := c.creds.refusals
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.began = time.Time{}
 }
 
-// SettleAfter sets how long Release heeds a change of the view.
+// SettleAfter sets the time that Release considers a change of the view.
 func (c *Cluster) SettleAfter(d time.Duration) { c.settle = d }
 
-// CedeFor sets for how long what another member has asked for is not activated here.
+// CedeFor sets the time that a requested identity is not activated here.
 func (c *Cluster) CedeFor(d time.Duration) { c.lookup.cedes = d }
 
-// ConnectFor sets for how long a link connects, at either end; before Start.
+// ConnectFor sets the connect timeout of links, at either end; before Start.
 func (c *Cluster) ConnectFor(d time.Duration) { c.connects = d }
 
-// Ranked are the members that Release asks.
+// Ranked returns the members that Release asks.
 func (c *Cluster) Ranked(id string, most int) []string {
 	return c.lookup.view.Load().ranked(id, c.system.Address(), most, false)
 }
 
-// MayRun are the members that Release asks while the view is new.
+// MayRun returns the members that Release asks while the view is new.
 func (c *Cluster) MayRun(id string) []string {
 	return c.lookup.view.Load().mayRun(id, c.system.Address(), false)
 }
 
-// OpenLinks is how many links to other members there are, connected or not.
+// OpenLinks returns the number of links to other members, connected or not.
 func (c *Cluster) OpenLinks() int {
 	c.links.mu.Lock()
 	defer c.links.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *Cluster) OpenLinks() int {
 	return n
 }
 
-// Owner is the rendezvous choice of id among members of equal weight at these addresses.
+// Owner returns the rendezvous choice for id among members of equal weight at these addresses.
 func Owner(addresses []string, id string) string {
 	var members []Member
 	for _, a := range addresses {
@@ -119,7 +119,7 @@ func Owner(addresses []string, id string) string {
 	return newView(members, time.Time{}).owner(id)
 }
 
-// LowestOfEqual is which of several equal claims wins.
+// LowestOfEqual returns the winner of several equal scores.
 func LowestOfEqual(addresses ...string) string {
 	best := choice{at: -1}
 	for i, a := range addresses {
@@ -128,10 +128,11 @@ func LowestOfEqual(addresses ...string) string {
 	return best.address
 }
 
-// CertificateWatch is what a cluster runs over its TLS files.
+// CertificateWatch is the certificate watch of a cluster with TLS files.
 type CertificateWatch struct{ w *expiryWatch }
 
-// Watch starts one that looks every ten minutes: in months of virtual time a minute is short.
+// Watch starts a watch with an interval of ten minutes, because the tests cover months of virtual
+// time.
 func Watch(tb testing.TB, files TLSFiles, log *slog.Logger) *CertificateWatch {
 	tb.Helper()
 	k, err := newKeyFiles(files, log)
@@ -145,7 +146,7 @@ func Watch(tb testing.TB, files TLSFiles, log *slog.Logger) *CertificateWatch {
 
 func (c *CertificateWatch) Close() { c.w.close() }
 
-// Expiry is that of a cluster with the files.
+// Expiry returns the expiry of a cluster with the files.
 func (c *CertificateWatch) Expiry() Expiry {
 	e, _ := (&Cluster{keys: c.w.files}).Expiry()
 	return e

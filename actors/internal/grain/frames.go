@@ -14,24 +14,24 @@ import (
 // stream serves the stream of a peer. It contains panics of the library's frame decoder, which trusts
 // its indexes, and logs why a stream was ended. Only the kind of failure is logged, because the
 // library's error may quote a frame.
-func (d *door) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
-	from := d.enter(s.Context())
-	in := &inbound{ServerStream: s}
+func (s *serverCreds) stream(srv any, in grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	from := s.streamOpened(in.Context())
+	reads := &inbound{ServerStream: in}
 	defer func() {
 		if r := recover(); r != nil {
-			d.refusals.log.Debug("frame decoder panicked", slog.String("panic", panicText(r)))
-			d.refusals.say(from, "malformed batch", nil)
+			s.refusals.log.Debug("frame decoder panicked", slog.String("panic", panicText(r)))
+			s.refusals.report(from, "malformed batch", nil)
 			err = status.Error(codes.InvalidArgument, "malformed frame")
 		}
 	}()
-	err = handle(srv, in)
-	switch why := in.refused; {
+	err = handle(srv, reads)
+	switch why := reads.refused; {
 	case why != "":
-		d.refusals.say(from, why, nil)
-	case err != nil && in.err == nil && status.Code(err) == codes.Unimplemented:
-		d.refusals.say(from, "unknown method", nil)
-	case err != nil && in.err == nil:
-		d.refusals.say(from, "malformed batch", nil)
+		s.refusals.report(from, why, nil)
+	case err != nil && reads.err == nil && status.Code(err) == codes.Unimplemented:
+		s.refusals.report(from, "unknown method", nil)
+	case err != nil && reads.err == nil:
+		s.refusals.report(from, "malformed batch", nil)
 		err = status.Error(codes.InvalidArgument, "malformed frame")
 	}
 	return err

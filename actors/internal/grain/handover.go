@@ -26,7 +26,7 @@ const (
 	// the view changes. By then this member has received the other member's view.
 	cededFor = time.Second
 	// releaseTimeout is the time after which a member without an answer is checked with its pings.
-	releasePatience = time.Second
+	releaseTimeout = time.Second
 )
 
 // HandOver is sent to an activation whose identity moved to another member. The activation finishes
@@ -40,16 +40,16 @@ func (p *placement) handOver(ctx actor.Context, s *slot) {
 	}
 	s.phase = slotHanding
 	root, self, pid := ctx.ActorSystem().Root, ctx.Self(), s.pid
-	s.limit = time.AfterFunc(p.lookup.handOver, func() { root.Send(self, overdue{pid: pid}) })
+	s.limit = time.AfterFunc(p.lookup.handOver, func() { root.Send(self, handOverTimeout{pid: pid}) })
 	ctx.Send(s.pid, HandOver{})
 }
 
-func (p *placement) overdue(ctx actor.Context, pid *actor.PID) {
+func (p *placement) handOverExpired(ctx actor.Context, pid *actor.PID) {
 	s := p.byPID[pid.Id]
 	if s == nil || s.phase != slotHanding {
 		return
 	}
-	p.lookup.log.Warn("activation did not hand over in time", "conversation", s.ci.Identity)
+	p.lookup.log.Warn("handover timeout; stopping activation", "conversation", s.ci.Identity)
 	p.stop(ctx, s)
 }
 
@@ -165,7 +165,7 @@ func (c *Cluster) Release(ctx context.Context, id string) error {
 func (c *Cluster) askRelease(ctx context.Context, address, id string) error {
 	target := actor.NewPID(address, placementName)
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		limited, cancel := context.WithTimeout(ctx, releasePatience)
+		limited, cancel := context.WithTimeout(ctx, releaseTimeout)
 		_, err := c.calls.ask(limited, target, &wire.Release{Conversation: id})
 		cancel()
 		if err == nil || !c.lookup.isUp(address) {
@@ -176,6 +176,6 @@ func (c *Cluster) askRelease(ctx context.Context, address, id string) error {
 				continue
 			}
 		}
-		return fmt.Errorf("member %s has not answered: %w", address, err)
+		return fmt.Errorf("no answer from member %s: %w", address, err)
 	}
 }

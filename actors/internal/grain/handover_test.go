@@ -14,17 +14,18 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// Whoever asks for an activation that hands over waits for its end and is sent on.
+// TestHandingOverIsLeaving: a request for an activation that hands over waits for its end and is
+// refused.
 func TestHandingOverIsLeaving(t *testing.T) {
 	if isolated(t) {
 		return
 	}
 	m := newHandDriven()
-	told, gate, stopping := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
+	received, gate, stopping := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
 	c := start(t, actorFunc(func(ctx actor.Context) {
 		switch ctx.Message().(type) {
 		case grain.HandOver:
-			told <- struct{}{}
+			received <- struct{}{}
 			root, self := ctx.ActorSystem().Root, ctx.Self()
 			go func() {
 				<-gate
@@ -36,7 +37,7 @@ func TestHandingOverIsLeaving(t *testing.T) {
 			stopping <- struct{}{}
 		}
 		echo(ctx)
-	}), &grain.Options{Membership: m, HandOver: 10 * patience})
+	}), &grain.Options{Membership: m, HandOver: 10 * testTimeout})
 	c.StopPings()
 	other := ghost(t)
 	theirs := ownedBy(other, 1, m.self, other)[0]
@@ -44,18 +45,18 @@ func TestHandingOverIsLeaving(t *testing.T) {
 	ask(t, c, theirs, "m")
 	pid, _ := c.Cached(theirs)
 	m.show(m.self, other)
-	m.show(m.self, other) // tells it once
-	await(t, told, "HandOver")
-	reply, err := c.System().Root.RequestFuture(pid, text("it still answers"), patience).Result()
+	m.show(m.self, other) // sends HandOver once
+	await(t, received, "HandOver")
+	reply, err := c.System().Root.RequestFuture(pid, text("m"), testTimeout).Result()
 	if err != nil || len(stopping) != 0 {
-		t.Fatalf("while it hands over: reply %v, error %v, stopped %d", reply, err, len(stopping))
+		t.Fatalf("during the handover: reply %v, error %v, stopped %d", reply, err, len(stopping))
 	}
 	waits := c.System().Root.RequestFuture(c.PlacementPID(), &cluster.ActivationRequest{
 		ClusterIdentity: cluster.NewClusterIdentity(theirs, kind),
-	}, patience)
-	ask(t, c, mine, "another identity is not held up")
-	if c.ActiveCount() != 2 || len(told) != 0 {
-		t.Errorf("%d activations, told %d times more", c.ActiveCount(), len(told))
+	}, testTimeout)
+	ask(t, c, mine, "m")
+	if c.ActiveCount() != 2 || len(received) != 0 {
+		t.Errorf("%d activations, received %d times more", c.ActiveCount(), len(received))
 	}
 	close(gate)
 	res, err := waits.Result()
@@ -89,8 +90,8 @@ func TestHandingOverIsBounded(t *testing.T) {
 	ask(t, c, id, "m")
 	m.show(m.self, other)
 	await(t, stopped, "the activation's end")
-	if lines.Count("activation did not hand over in time") != 1 || lines.Count(id) != 1 {
-		t.Errorf("log:\n%s", lines)
+	if lines.Count("handover timeout; stopping activation") != 1 || lines.Count(id) != 1 {
+		t.Errorf("log lacks the timeout:\n%s", lines)
 	}
 }
 
@@ -110,15 +111,15 @@ func TestDrainingMemberHandsOverAndRefuses(t *testing.T) {
 		}
 		echo(ctx)
 	}), &grain.Options{
-		Membership: m, OwnerWait: time.Millisecond, RequestTimeout: 10 * patience,
+		Membership: m, OwnerWait: time.Millisecond, RequestTimeout: 10 * testTimeout,
 		ViewChanged: func(v grain.View) { views = append(views, v) },
 	})
 	if owner, self := c.Owner("a"); owner != c.Address() || !self {
-		t.Errorf("owner %q, self %v", owner, self)
+		t.Errorf("owner %q, self %v, want this member", owner, self)
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		if _, err := c.Request(t.Context(), "a", text("m")); err == nil {
-			break // a millisecond is little for the first attempts
+			break // a millisecond may be too short for the first attempts
 		}
 	}
 	drainingSelf := m.self
@@ -127,24 +128,24 @@ func TestDrainingMemberHandsOverAndRefuses(t *testing.T) {
 	m.show(drainingSelf, other)
 	await(t, ended, "the activation's end")
 	if owner, self := c.Owner("a"); owner != other.Address() || self {
-		t.Errorf("owner %q, self %v while draining", owner, self)
+		t.Errorf("owner %q, self %v while draining, want the other member", owner, self)
 	}
 	_, err := c.Request(t.Context(), "a", text("m"))
 	if !errors.Is(err, grain.ErrNoOwner) {
-		t.Errorf("error %v, want %v: it is another member's", err, grain.ErrNoOwner)
+		t.Errorf("error %v, want %v", err, grain.ErrNoOwner)
 	}
 	if len(views) != 2 || views[0].Members[0] != m.self || views[1].Members[0] != drainingSelf || c.View().Members[0] != drainingSelf {
-		t.Errorf("views %+v, and now %+v", views, c.View())
+		t.Errorf("published views %+v, current view %+v", views, c.View())
 	}
 	m.show(m.self)
-	eventually(t, "its return", func() bool {
+	eventually(t, "a request after draining ended", func() bool {
 		_, err := c.Request(t.Context(), "a", text("m"))
 		return err == nil
 	})
 }
 
-// Once a message was handed over the time for looking for an owner does not count.
-func TestReplyMayTakeLongerThanLooking(t *testing.T) {
+// TestReplyMayTakeLongerThanOwnerWait: OwnerWait does not count after the message was handed over.
+func TestReplyMayTakeLongerThanOwnerWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 200 * time.Millisecond
 		c := start(t, actorFunc(func(ctx actor.Context) {
@@ -154,12 +155,13 @@ func TestReplyMayTakeLongerThanLooking(t *testing.T) {
 			}
 		}), &grain.Options{Alone: true, OwnerWait: wait})
 		if got := ask(t, c, "a", "m"); got != "late" {
-			t.Errorf("reply %q", got)
+			t.Errorf("reply %q, want late", got)
 		}
 	})
 }
 
-// two are members of one process with views of their own, which run echo and hand over when told.
+// two starts two members in one process, each with its own view, that run echo and passivate on
+// HandOver.
 func two(t *testing.T) (nodes [2]*grain.Cluster, views [2]*handDriven) {
 	t.Helper()
 	keys := newKeys(t)
@@ -170,7 +172,7 @@ func two(t *testing.T) (nodes [2]*grain.Cluster, views [2]*handDriven) {
 				grain.Passivate(ctx)
 			}
 			echo(ctx)
-		}), &grain.Options{Membership: views[i], HandOver: 10 * patience, RequestTimeout: patience})
+		}), &grain.Options{Membership: views[i], HandOver: 10 * testTimeout, RequestTimeout: testTimeout})
 		nodes[i].UseKeys(keys)
 	}
 	for _, n := range nodes {
@@ -183,8 +185,8 @@ func two(t *testing.T) (nodes [2]*grain.Cluster, views [2]*handDriven) {
 	return nodes, views
 }
 
-// released asks until everybody has answered: who takes longer than a second, as a busy machine may, is
-// not waited for.
+// released retries until every member has answered. Release does not wait longer than a second for
+// one, which is short on a busy machine.
 func released(t *testing.T, c *grain.Cluster, id string) {
 	t.Helper()
 	eventually(t, "a release", func() bool { return c.Release(t.Context(), id) == nil })
@@ -202,34 +204,34 @@ func TestReleaseEndsTheOldCopy(t *testing.T) {
 		t.Helper()
 		released(t, next, id)
 	}
-	release() // alone: nobody to ask
+	release() // single member: none to ask
 	ask(t, old, id, "m")
-	views[1].show(a, b) // old has not heard of it, and owns the identity in its own view
+	views[1].show(a, b) // old has the previous view, in which it owns the identity
 	release()
 	if old.ActiveCount() != 0 {
 		t.Errorf("%d activations after Release, want none", old.ActiveCount())
 	}
-	release() // nothing runs there
+	release() // no activation there
 
 	ask(t, old, id, "m")
 	next.SettleAfter(0)
 	release()
 	if old.ActiveCount() != 1 {
-		t.Error("Release asked although the view has long been the same")
+		t.Error("Release asked a member although the view is settled")
 	}
 	a.Draining = true
 	views[1].show(a, b)
 	release()
 	if old.ActiveCount() != 0 {
-		t.Error("Release did not ask a member that is draining")
+		t.Error("Release did not ask a draining member")
 	}
 }
 
-// contested shows two members views in each of which the one owns everything, beside a member that
+// contested gives each of two members a view in which it owns everything, with a third member that
 // never answers.
 func contested(t *testing.T, nodes [2]*grain.Cluster, views [2]*handDriven, silent grain.Member) {
 	t.Helper()
-	silent.Weight = 0 // it owns nothing but may be asked
+	silent.Weight = 0 // owns nothing but may be asked
 	for i, n := range nodes {
 		ask(t, n, "contested", "m") // each owns everything in its first view
 		mine, theirs := views[i].self, views[1-i].self
@@ -238,21 +240,22 @@ func contested(t *testing.T, nodes [2]*grain.Cluster, views [2]*handDriven, sile
 	}
 }
 
-// Two members that each believe to own an identity ask each other, and one that never answers.
+// TestReleaseOfBothSides: two members that both believe to own an identity ask each other, and a third
+// that never answers.
 func TestReleaseOfBothSides(t *testing.T) {
 	if isolated(t) {
 		return
 	}
 	nodes, views := two(t)
 	silent := ghost(t)
-	eventually(t, "two that wait for each other to answer each other", func() bool { // a second is short on a busy machine
+	eventually(t, "both members to answer each other", func() bool { // a second is short on a busy machine
 		contested(t, nodes, views, silent)
 		errs, answered := make(chan error, len(nodes)), true
 		for _, n := range nodes {
 			go func() { errs <- n.Release(t.Context(), "contested") }()
 		}
 		for range nodes {
-			err := await(t, errs, "a Release of two that wait for each other")
+			err := await(t, errs, "Release")
 			if err == nil || !strings.Contains(err.Error(), silent.Address()) {
 				t.Fatalf("error %v, want it to name %s", err, silent.Address())
 			}
@@ -264,7 +267,8 @@ func TestReleaseOfBothSides(t *testing.T) {
 	})
 }
 
-// A member that was asked to release an identity does not take it back because of its own view.
+// TestReleasedIdentityIsCeded: after a release request a member does not reactivate the identity
+// because of its own view.
 func TestReleasedIdentityIsCeded(t *testing.T) {
 	if isolated(t) {
 		return
@@ -282,12 +286,12 @@ func TestReleasedIdentityIsCeded(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := nodes[1].Request(soon, "contested", text("m")); !errors.Is(err, grain.ErrNoOwner) {
-		t.Errorf("got %v, want the identity to be another member's for now", err)
+		t.Errorf("error %v, want the identity to be ceded", err)
 	}
 	if n := nodes[1].ActiveCount(); n != 0 {
-		t.Errorf("%d activations where it was released", n)
+		t.Errorf("%d activations at the releasing member, want 0", n)
 	}
 	a.Weight = 0
-	views[1].show(b, a) // a new view: it counts again
+	views[1].show(b, a) // a new view ends the block
 	ask(t, nodes[1], "contested", "m")
 }

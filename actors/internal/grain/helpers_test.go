@@ -20,10 +20,10 @@ import (
 
 const kind = "conversation"
 
-// patience is how long a test waits for what must happen. It is long enough never to be the verdict.
-const patience = waiting.Limit
+// testTimeout bounds each wait of a test. It is long enough never to decide a result.
+const testTimeout = waiting.Limit
 
-// start runs a cluster for the test and stops it, without an error, when the test ends.
+// start runs a cluster until the test ends. Its Stop must succeed.
 func start(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
 	tb.Helper()
 	c := build(tb, newActor, opts)
@@ -31,7 +31,7 @@ func start(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *gra
 	return c
 }
 
-// run starts c until the test is over.
+// run starts c until the test ends.
 func run(tb testing.TB, c *grain.Cluster) {
 	tb.Helper()
 	if err := c.Start(tb.Context()); err != nil {
@@ -40,25 +40,25 @@ func run(tb testing.TB, c *grain.Cluster) {
 	tb.Cleanup(func() { stop(tb, c) })
 }
 
-// build makes a cluster. Its requests wait as long as the test does, unless opts says otherwise.
+// build creates a cluster. Its requests wait as long as the test unless opts has other timeouts.
 func build(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
 	tb.Helper()
 	var o grain.Options
 	if opts != nil {
 		o = *opts
 	}
-	o.OwnerWait, o.RequestTimeout = cmp.Or(o.OwnerWait, patience), cmp.Or(o.RequestTimeout, patience)
+	o.OwnerWait, o.RequestTimeout = cmp.Or(o.OwnerWait, testTimeout), cmp.Or(o.RequestTimeout, testTimeout)
 	c, err := grain.New(kind, newActor, &o)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c.ConnectFor(patience)
+	c.ConnectFor(testTimeout)
 	return c
 }
 
 func stop(tb testing.TB, c *grain.Cluster) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := c.Stop(ctx); err != nil {
 		tb.Error(err)
@@ -70,7 +70,7 @@ func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
 // ask sends s to id and returns the reply's text. It may be called from any goroutine.
 func ask(tb testing.TB, c *grain.Cluster, id, s string) string {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	reply, err := c.Request(ctx, id, text(s))
 	if err != nil {
@@ -82,44 +82,43 @@ func ask(tb testing.TB, c *grain.Cluster, id, s string) string {
 
 func value(m proto.Message) string { return m.(*wrapperspb.StringValue).GetValue() }
 
-// body is the text of the message that ctx holds, if it is one of the test's.
+// body returns the text of a test message in ctx.
 func body(ctx actor.Context) (string, bool) {
 	m, ok := ctx.Message().(*wrapperspb.StringValue)
 	return m.GetValue(), ok
 }
 
-// actorFunc makes every identity's actor out of f.
+// actorFunc returns a factory that uses f for every identity.
 func actorFunc(f actor.ReceiveFunc) func() actor.Actor {
 	return func() actor.Actor { return f }
 }
 
-// echo answers what it is told.
+// echo answers with the message's text.
 func echo(ctx actor.Context) {
 	if s, ok := body(ctx); ok {
 		ctx.Respond(text(s))
 	}
 }
 
-// await receives from ch or fails the test.
-func await[T any](tb testing.TB, ch <-chan T, what string) T {
+func await[T any](tb testing.TB, ch <-chan T, event string) T {
 	tb.Helper()
-	return waiting.For(tb, ch, what)
+	return waiting.For(tb, ch, event)
 }
 
 // eventually polls a state that has no channel.
-func eventually(tb testing.TB, what string, ok func() bool) {
+func eventually(tb testing.TB, event string, ok func() bool) {
 	tb.Helper()
-	waiting.Until(tb, what, ok)
+	waiting.Until(tb, event, ok)
 }
 
-// handDriven is a Membership whose views the test decides.
+// handDriven is a Membership whose views are set by the test.
 type handDriven struct {
 	mu      sync.Mutex
 	self    grain.Member
 	publish func([]grain.Member)
 	joined  chan struct{}
 	silent  bool  // Join publishes nothing
-	joinErr error // what Join returns
+	joinErr error // result of Join
 	left    int
 }
 
@@ -143,7 +142,7 @@ func (h *handDriven) Leave(context.Context) error {
 
 func (h *handDriven) show(view ...grain.Member) { h.publish(view) }
 
-// ghost is a member that accepts connections and never says a word.
+// ghost is a member that accepts connections and never answers.
 func ghost(tb testing.TB) grain.Member {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -169,10 +168,10 @@ func ownedBy(want grain.Member, n int, members ...grain.Member) []string {
 	return ids
 }
 
-// isolated runs the calling test alone in a process of its own and tells the caller to return; in that
-// process it returns false. It is for tests with gRPC connections, which is all that show another
-// member, because that is pinged: their goroutines outlive the test and read grpclog's logger, which
-// the library replaces, without a lock, when the next test starts a cluster.
+// isolated runs the calling test in a process of its own and returns true; in that process it returns
+// false. It is for tests with gRPC connections, that is with another member, because members are
+// pinged. gRPC goroutines outlive the test and read grpclog's logger, which the library replaces
+// without a lock when the next test starts a cluster.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	return proc.Isolated(t)

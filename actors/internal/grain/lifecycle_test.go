@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRefusesInvalidOptions(t *testing.T) {
 	tests := []struct {
 		name     string
 		kind     string
@@ -32,7 +32,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := grain.New(tt.kind, tt.newActor, tt.opts); err == nil {
-				t.Error("accepted")
+				t.Error("New succeeded, want an error")
 			}
 		})
 	}
@@ -48,7 +48,7 @@ func TestClusterRunsOnce(t *testing.T) {
 		t.Errorf("joined as %+v, want member %q on a loopback port", m.self, c.MemberID())
 	}
 	if err := c.Start(t.Context()); err == nil {
-		t.Error("second Start succeeds")
+		t.Error("second Start succeeded")
 	}
 	ask(t, c, "a", "still served")
 	stop(t, c)
@@ -57,7 +57,7 @@ func TestClusterRunsOnce(t *testing.T) {
 		t.Errorf("left %d times, want once", m.left)
 	}
 	if err := c.Start(t.Context()); err == nil {
-		t.Error("Start after Stop succeeds")
+		t.Error("Start after Stop succeeded")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestStopEndsRequestsThatWait(t *testing.T) {
 		if _, ok := body(ctx); ok {
 			got <- struct{}{}
 		}
-	}), &grain.Options{RequestTimeout: 10 * patience})
+	}), &grain.Options{RequestTimeout: 10 * testTimeout})
 	res := make(chan error, 1)
 	go func() {
 		_, err := c.Request(t.Context(), "a", text("never answered"))
@@ -189,7 +189,7 @@ func TestStopEndsRequestsThatWait(t *testing.T) {
 	}
 }
 
-func TestClustersStartAndStopSideBySide(t *testing.T) {
+func TestClustersStartAndStopConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -226,7 +226,7 @@ func TestStartAndStopLeaveNoGoroutine(t *testing.T) {
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(patience); runtime.NumGoroutine() > base; {
+	for deadline := time.After(testTimeout); runtime.NumGoroutine() > base; {
 		select {
 		case <-tick.C:
 		case <-deadline:
@@ -238,7 +238,7 @@ func TestStartAndStopLeaveNoGoroutine(t *testing.T) {
 }
 
 func TestLogCarriesNoBody(t *testing.T) {
-	const secret = "what the user wrote"
+	const secret = "user content"
 	var buf bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c := start(t, actorFunc(func(ctx actor.Context) {
@@ -260,10 +260,10 @@ func TestLogCarriesNoBody(t *testing.T) {
 	stop(t, c)
 	out := buf.String()
 	if strings.Contains(out, secret) {
-		t.Errorf("log carries a body:\n%s", out)
+		t.Errorf("log contains a body:\n%s", out)
 	}
 	if strings.Contains(out, "library noise") {
-		t.Errorf("library's info is let through:\n%s", out)
+		t.Errorf("log contains the library's info lines:\n%s", out)
 	}
 	for _, want := range []string{"actor panicked", "value of type string", "dead letter", "actor=nobody",
 		"unknown message", "/someone", "broken pipe", "retry=3", "component=protoactor"} {
@@ -273,9 +273,8 @@ func TestLogCarriesNoBody(t *testing.T) {
 	}
 }
 
-// TestStopTakesItsTurnWithoutTime stops with a context that is over: nothing else
-// holds the cluster, so what happens is not left to chance.
-func TestStopTakesItsTurnWithoutTime(t *testing.T) {
+// TestStopWithEndedContext: the lock is free, so the result does not depend on the choice of a select.
+func TestStopWithEndedContext(t *testing.T) {
 	c := start(t, actorFunc(echo), nil)
 	stop(t, c)
 	over, cancel := context.WithCancel(context.Background())

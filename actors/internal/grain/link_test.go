@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// A process that is killed and started again at its address, with another ID, is reached at once, time
-// after time, while requests go on.
+// TestMemberComesBackAtItsAddress: a process that is killed and restarted at its address, with another
+// ID, is reached immediately, repeatedly and under load.
 func TestMemberComesBackAtItsAddress(t *testing.T) {
 	if isolated(t) {
 		return
@@ -26,7 +26,7 @@ func TestMemberComesBackAtItsAddress(t *testing.T) {
 	m := newHandDriven()
 	down := make(chan string, 1000)
 	c := start(t, actorFunc(echo), &grain.Options{
-		TLS: ca.member(t), Membership: m, RequestTimeout: patience,
+		TLS: ca.member(t), Membership: m, RequestTimeout: testTimeout,
 		LinkDown: func(address string) {
 			select {
 			case down <- address:
@@ -58,19 +58,19 @@ func TestMemberComesBackAtItsAddress(t *testing.T) {
 	}
 	m.show(m.self)
 	if reached, others := c.Reachable(); len(reached) > 0 || others != 0 {
-		t.Errorf("%v of %d reached, want nobody", reached, others)
+		t.Errorf("%v of %d reachable, want none", reached, others)
 	}
 }
 
-// A request that waits at a process that is killed ends at once; nobody has to notice first that the
-// member is gone.
+// TestCallEndsWithItsLink: a request that waits at a killed process ends immediately, before the
+// member leaves the view.
 func TestCallEndsWithItsLink(t *testing.T) {
 	if isolated(t) {
 		return
 	}
 	ca := newAuthority(t, "ours")
 	m := newHandDriven()
-	c := build(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, RequestTimeout: 10 * patience})
+	c := build(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, RequestTimeout: 10 * testTimeout})
 	c.ConnectFor(3 * time.Second)
 	run(t, c)
 	n := startNode(t, "127.0.0.1:0", ca.member(t))
@@ -96,7 +96,7 @@ func TestCallEndsWithItsLink(t *testing.T) {
 		t.Errorf("error %v, want %v", err, grain.ErrNoOwner)
 	}
 	if _, err := c.AskNode(t.Context(), n.self.Address(), &wire.Ping{}); !errors.Is(err, grain.ErrNoOwner) {
-		t.Errorf("a node that cannot be reached: error %v, want %v", err, grain.ErrNoOwner)
+		t.Errorf("unreachable node: error %v, want %v", err, grain.ErrNoOwner)
 	}
 }
 
@@ -113,11 +113,11 @@ func TestStopDoesNotWaitForAHungPeer(t *testing.T) {
 	m.show(m.self, n.self)
 	ask(t, c, id, "who")
 	n.signal(t, syscall.SIGSTOP)
-	hung := ghost(t) // and one that never gets as far as a link
+	hung := ghost(t) // and a peer whose link never connects
 	hung.Host, hung.ID = "127.0.0.1", "hung"
 	m.show(m.self, n.self, hung)
 	big := &wire.Push{Lines: make([]byte, 1<<20)}
-	for range 64 { // more than the stream takes
+	for range 64 { // more than the stream buffers
 		c.SendNode(n.self.Address(), big)
 		c.SendNode(hung.Address(), big)
 	}
@@ -137,17 +137,17 @@ func TestAskNode(t *testing.T) {
 		return
 	}
 	keys := newKeys(t)
-	told := make(chan string, 1)
+	received := make(chan string, 1)
 	views := [2]*handDriven{newHandDriven(), newHandDriven()}
 	handle := func(m proto.Message) proto.Message {
 		switch m := m.(type) {
 		case *wire.TipRequest:
 			if m.GetConversation() == "panic" {
-				panic("what the user wrote")
+				panic("user content")
 			}
 			return &wire.Tip{Known: true, Seq: int64(len(m.GetConversation()))}
 		case *wire.Push:
-			told <- m.GetConversation()
+			received <- m.GetConversation()
 		}
 		return nil
 	}
@@ -169,24 +169,24 @@ func TestAskNode(t *testing.T) {
 		v.show(views[0].self, views[1].self)
 	}
 	a, b := nodes[0], nodes[1]
-	for _, from := range nodes { // over the wire, and to itself
+	for _, from := range nodes { // over the wire, and locally
 		reply, err := from.AskNode(t.Context(), b.Address(), &wire.TipRequest{Conversation: "four"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := reply.(*wire.Tip); !got.GetKnown() || got.GetSeq() != 4 {
-			t.Errorf("reply %v", got)
+			t.Errorf("reply %v, want 4", got)
 		}
-		from.SendNode(b.Address(), &wire.Push{Conversation: "told"})
-		if got := await(t, told, "the message"); got != "told" {
-			t.Errorf("told %q", got)
+		from.SendNode(b.Address(), &wire.Push{Conversation: "pushed"})
+		if got := await(t, received, "the message"); got != "pushed" {
+			t.Errorf("received %q, want pushed", got)
 		}
 		if _, err := from.AskNode(t.Context(), b.Address(), &wire.TipRequest{Conversation: "panic"}); !errors.Is(err, grain.ErrPanicked) {
-			t.Errorf("a handler that panics: %v, want %v", err, grain.ErrPanicked)
+			t.Errorf("panicking handler: %v, want %v", err, grain.ErrPanicked)
 		}
 	}
 	if _, err := b.AskNode(t.Context(), a.Address(), &wire.TipRequest{}); !errors.Is(err, grain.ErrNoOwner) {
-		t.Errorf("nobody handles: %v, want %v", err, grain.ErrNoOwner)
+		t.Errorf("no handler: %v, want %v", err, grain.ErrNoOwner)
 	}
 	if _, err := a.AskNode(t.Context(), "127.0.0.1:1", &wire.TipRequest{}); !errors.Is(err, grain.ErrNoOwner) {
 		t.Errorf("no member: %v, want %v", err, grain.ErrNoOwner)
@@ -194,15 +194,15 @@ func TestAskNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := a.AskNode(ctx, b.Address(), &wire.TipRequest{Conversation: "four"}); err == nil {
-		t.Error("asked in spite of a context that is over")
+		t.Error("AskNode succeeded with an ended context")
 	}
 	if _, err := a.AskNode(t.Context(), b.Address(), nil); err == nil {
 		t.Error("nil message is accepted")
 	}
 }
 
-// A member behind another address: it is known by what it advertises, it listens where it is told, and
-// whoever dials it comes from where it listens.
+// TestListenHereAdvertiseThere: a member behind another address is known by its advertised address,
+// and its outgoing connections have its listen address as source.
 func TestListenHereAdvertiseThere(t *testing.T) {
 	if isolated(t) {
 		return
@@ -249,7 +249,7 @@ func TestListenHereAdvertiseThere(t *testing.T) {
 	}
 }
 
-// forward passes connections on until gate closes.
+// forward proxies connections until gate closes.
 func forward(gate net.Listener, to string, from chan<- net.Addr) {
 	for {
 		in, err := gate.Accept()

@@ -183,14 +183,14 @@ func (l *link) RecvMsg(m any) error {
 	if l.finished {
 		return io.EOF
 	}
-	err := l.receive(m)
+	err := l.track(m)
 	if err == nil {
 		return nil
 	}
 	return l.finish(err)
 }
 
-func (l *link) receive(m any) error {
+func (l *link) track(m any) error {
 	if l.stream == nil {
 		stream, err := l.connect()
 		if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// TestUnreachedMemberIsLoggedOnce: a member that does not answer for 90 s has a line at the begin, one after a minute, and
-// one at the end; another one has its own.
-func TestUnreachedMemberIsLoggedOnce(t *testing.T) {
+// TestUnreachableMemberIsLoggedOnce: a member without an answer for 90 s is logged at the begin, after
+// a minute and at the end, separately from other members.
+func TestUnreachableMemberIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out waiting.Log
 		ls := newLinks(slog.New(slog.NewTextHandler(&out, nil)), nil, time.Second)

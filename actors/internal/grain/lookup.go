@@ -60,7 +60,7 @@ func (l *lookup) Setup(*cluster.Cluster, []string, bool) {
 // calls to members that left are failed; calls.ask relies on that order. The library's member list is
 // not used: it has no weights, publishes no change of them, and permanently blocks a member that is
 // missing from one view, in a list that it accesses without a lock.
-func (l *lookup) show(v *view) {
+func (l *lookup) install(v *view) {
 	old := l.view.Load()
 	v.follow(old, settleTime)
 	l.view.Store(v)

@@ -45,7 +45,7 @@ func (n *nodeActor) serve(ctx actor.Context, m proto.Message) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			n.log.Error("handler of node messages panicked", "type", fmt.Sprintf("%T", m),
+			n.log.Error("node message handler panicked", "type", fmt.Sprintf("%T", m),
 				"panic", panicText(r), "stack", string(debug.Stack()))
 			if ctx.Sender() != nil {
 				ctx.Send(ctx.Sender(), &cluster.GrainErrorResponse{Reason: reasonPanicked})

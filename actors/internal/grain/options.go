@@ -112,13 +112,13 @@ func (o *Options) place() (place, error) {
 	p := place{host: host, port: port}
 	switch {
 	case o.Insecure && o.TLS != nil:
-		return place{}, errors.New("TLS files are named and insecure is asked for: choose one")
+		return place{}, errors.New("TLS and Insecure are both set; choose one")
 	case o.TLS == nil && !isLoopback(host):
-		return place{}, fmt.Errorf("listen address %q: without TLS only a loopback address is taken: name TLS files or listen on 127.0.0.1", listen)
+		return place{}, fmt.Errorf("listen address %q: plaintext needs a loopback address; set TLS files or listen on 127.0.0.1", listen)
 	}
 	if o.Advertise == "" {
 		if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-			return place{}, fmt.Errorf("listen address %q names no host that others can dial: advertise one", listen)
+			return place{}, fmt.Errorf("listen address %q names no host that others can dial; set the advertised address", listen)
 		}
 		return p, nil
 	}
@@ -127,9 +127,9 @@ func (o *Options) place() (place, error) {
 	case err != nil:
 		return place{}, fmt.Errorf("advertised address %q: %w", o.Advertise, err)
 	case host == "" || advertised == 0:
-		return place{}, fmt.Errorf("advertised address %q: others dial it, so it needs a host and a port", o.Advertise)
+		return place{}, fmt.Errorf("advertised address %q: host or port is missing", o.Advertise)
 	case port == 0:
-		return place{}, fmt.Errorf("listen address %q has no port, but %q is advertised: listen at a port of your choice", listen, o.Advertise)
+		return place{}, fmt.Errorf("listen address %q has no port, but %q is advertised; set a listen port", listen, o.Advertise)
 	}
 	p.advertise = net.JoinHostPort(host, strconv.Itoa(advertised))
 	return p, nil

@@ -20,7 +20,7 @@ const (
 type pinger struct {
 	calls   *calls
 	members func() []node // the other members
-	news    chan struct{} // capacity 1: the view has changed
+	changed chan struct{} // capacity 1: the view has changed
 	stop    context.CancelFunc
 	done    chan struct{}
 
@@ -29,7 +29,7 @@ type pinger struct {
 }
 
 func newPinger(c *calls, members func() []node) *pinger {
-	return &pinger{calls: c, members: members, news: make(chan struct{}, 1), answered: make(map[string]time.Time)}
+	return &pinger{calls: c, members: members, changed: make(chan struct{}, 1), answered: make(map[string]time.Time)}
 }
 
 // start starts the goroutine that close ends.
@@ -52,7 +52,7 @@ func (p *pinger) close() {
 
 func (p *pinger) viewChanged() {
 	select {
-	case p.news <- struct{}{}:
+	case p.changed <- struct{}{}:
 	default:
 	}
 }
@@ -70,7 +70,7 @@ func (p *pinger) run(ctx context.Context) {
 		}
 		select {
 		case <-tick.C:
-		case <-p.news:
+		case <-p.changed:
 		case <-ctx.Done():
 			return
 		}

@@ -23,7 +23,7 @@ type (
 	// leaving is sent by an activation before it stops itself; see Passivate.
 	leaving struct{ pid *actor.PID }
 	// handOverTimeout is sent when an activation's time to hand over has expired.
-	overdue struct{ pid *actor.PID }
+	handOverTimeout struct{ pid *actor.PID }
 )
 
 // slot is one identity with an activation on this member.
@@ -83,8 +83,8 @@ func (p *placement) Receive(ctx actor.Context) {
 		if ctx.Sender() != nil {
 			p.release(ctx, m.GetConversation(), ctx.Sender())
 		}
-	case overdue:
-		p.overdue(ctx, m.pid)
+	case handOverTimeout:
+		p.handOverExpired(ctx, m.pid)
 	case drain:
 		p.drains = append(p.drains, m)
 		for _, s := range p.byID {
@@ -113,7 +113,7 @@ func (p *placement) activate(ctx actor.Context, ci *cluster.ClusterIdentity, cal
 func (p *placement) start(ctx actor.Context, ci *cluster.ClusterIdentity, caller *actor.PID) {
 	pid, err := p.spawn(ctx, ci)
 	if err != nil {
-		p.lookup.log.Error("cannot start activation", "conversation", ci.Identity, "err", err)
+		p.lookup.log.Error("start activation failed", "conversation", ci.Identity, "err", err)
 		refuse(ctx, caller)
 		return
 	}
@@ -129,7 +129,7 @@ func (p *placement) start(ctx actor.Context, ci *cluster.ClusterIdentity, caller
 func (p *placement) spawn(ctx actor.Context, ci *cluster.ClusterIdentity) (pid *actor.PID, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("make actor: panic: %s", panicText(r))
+			err = fmt.Errorf("create actor: panic: %s", panicText(r))
 		}
 	}()
 	// ctx.Spawn would keep each PID in the backing array of its set of children until a later child
@@ -146,12 +146,12 @@ func (p *placement) stop(ctx actor.Context, s *slot) {
 	}
 }
 
-func (p *placement) terminated(ctx actor.Context, who *actor.PID) {
-	s := p.byPID[who.Id]
+func (p *placement) terminated(ctx actor.Context, pid *actor.PID) {
+	s := p.byPID[pid.Id]
 	if s == nil {
 		return
 	}
-	delete(p.byPID, who.Id)
+	delete(p.byPID, pid.Id)
 	delete(p.byID, s.ci.Identity)
 	if len(p.byID) == 0 {
 		p.byID, p.byPID = make(map[string]*slot), make(map[string]*slot) // release the memory of the maps, which never shrink

@@ -18,8 +18,8 @@ import (
 
 const nodeEnv = "GRAIN_TEST_NODE"
 
-// TestMain makes this binary a node process if it is told to be one; see startNode. Several members in
-// one process trip the race detector: the library replaces gRPC's global logger at each start.
+// TestMain turns this binary into a node process on request; see startNode. Several members in one
+// process trip the race detector, because the library replaces gRPC's global logger at each start.
 func TestMain(m *testing.M) {
 	if conf := os.Getenv(nodeEnv); conf != "" {
 		if err := serveNode(conf); err != nil {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveNode runs a member that takes commands from its standard input and answers each with a line:
-// "view <members as JSON>", "ask <id> <text>", "stop".
+// serveNode runs a member that reads commands from standard input and answers each with a line: "view
+// <members as JSON>", "ask <id> <text>", "stop".
 func serveNode(conf string) error {
 	var opts struct {
 		Listen string
@@ -89,15 +89,15 @@ func serveNode(conf string) error {
 	return in.Err()
 }
 
-// nodeProcess is a member in a process of its own.
+// nodeProcess is a member in its own process.
 type nodeProcess struct {
 	self  grain.Member
 	cmd   *exec.Cmd
-	say   func(line string)
+	send  func(line string)
 	lines chan string
 }
 
-// startNode starts this binary as a member at listen, which may be a port that another one has left.
+// startNode starts this binary as a member at listen, which may be the port of a killed one.
 func startNode(t *testing.T, listen string, tls *grain.TLSFiles) *nodeProcess {
 	t.Helper()
 	conf, err := json.Marshal(map[string]any{"Listen": listen, "TLS": tls})
@@ -118,7 +118,7 @@ func startNode(t *testing.T, listen string, tls *grain.TLSFiles) *nodeProcess {
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	n.say = func(line string) { fmt.Fprintln(in, line) }
+	n.send = func(line string) { fmt.Fprintln(in, line) }
 	go func() {
 		defer close(n.lines)
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -132,7 +132,7 @@ func startNode(t *testing.T, listen string, tls *grain.TLSFiles) *nodeProcess {
 	return n
 }
 
-// kill ends the process as a power cut does, and returns when it is gone.
+// kill sends SIGKILL and waits for the end of the process.
 func (n *nodeProcess) kill() {
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
@@ -145,10 +145,10 @@ func (n *nodeProcess) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// do gives a command and returns the answer.
+// do sends a command and returns the answer.
 func (n *nodeProcess) do(t *testing.T, format string, args ...any) string {
 	t.Helper()
-	n.say(fmt.Sprintf(format, args...))
+	n.send(fmt.Sprintf(format, args...))
 	return await(t, n.lines, "an answer to "+format)
 }
 

@@ -14,22 +14,22 @@ const maxRefusals = 32
 type refusals struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
-	began  time.Time // start of the current second
-	said   map[refusal]struct{}
-	silent int // refusals suppressed since the last line
+	mu         sync.Mutex
+	began      time.Time // start of the current second
+	logged     map[refusal]struct{}
+	suppressed int // refusals suppressed since the last line
 }
 
 type refusal struct{ host, reason string }
 
 func newRefusals(log *slog.Logger) *refusals {
-	return &refusals{log: log, said: make(map[refusal]struct{})}
+	return &refusals{log: log, logged: make(map[refusal]struct{})}
 }
 
 // report logs a refusal. err may be nil. Its text may contain names sent by the peer, but no other
 // data.
-func (r *refusals) say(remote, reason string, err error) {
-	silent, ok := r.count(remote, reason)
+func (r *refusals) report(remote, reason string, err error) {
+	suppressed, ok := r.count(remote, reason)
 	if !ok {
 		return
 	}
@@ -37,13 +37,13 @@ func (r *refusals) say(remote, reason string, err error) {
 	if err != nil {
 		args = append(args, "err", brief(err.Error()))
 	}
-	if silent > 0 {
-		args = append(args, "untold", silent)
+	if suppressed > 0 {
+		args = append(args, "suppressed", suppressed)
 	}
 	r.log.Warn("peer refused", args...)
 }
 
-func (r *refusals) count(remote, reason string) (silent int, ok bool) {
+func (r *refusals) count(remote, reason string) (suppressed int, ok bool) {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		host = remote
@@ -52,16 +52,16 @@ func (r *refusals) count(remote, reason string) (silent int, ok bool) {
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.began) >= time.Second {
 		r.began = now
-		clear(r.said)
+		clear(r.logged)
 	}
 	key := refusal{host, reason}
-	if _, said := r.said[key]; said || len(r.said) >= maxRefusals {
-		r.silent++
+	if _, logged := r.logged[key]; logged || len(r.logged) >= maxRefusals {
+		r.suppressed++
 		return 0, false
 	}
-	r.said[key] = struct{}{}
-	silent, r.silent = r.silent, 0
-	return silent, true
+	r.logged[key] = struct{}{}
+	suppressed, r.suppressed = r.suppressed, 0
+	return suppressed, true
 }
 
 // brief truncates a text, which a certificate may have made long.

@@ -29,7 +29,7 @@ const (
 )
 
 // remoteConfig returns the library's remote configuration for p.
-func remoteConfig(p place, d *door, out *caller, ls *links) *remote.Config {
+func remoteConfig(p place, d *serverCreds, out *clientCreds, ls *links) *remote.Config {
 	dialer := net.Dialer{LocalAddr: p.source()}
 	host := p.host
 	if strings.Contains(host, ":") {
@@ -87,18 +87,18 @@ func (c *Cluster) startRemote(ctx context.Context) error {
 	}
 	grpcLog.Lock()
 	defer grpcLog.Unlock()
-	d := newDoor(k, c.log)
+	d := newServerCreds(k, c.log)
 	c.links = newLinks(c.log, c.calls, c.connects)
-	c.lib.Config.RemoteConfig = remoteConfig(c.place, d, &caller{keys: k, refusals: d.refusals}, c.links)
+	c.lib.Config.RemoteConfig = remoteConfig(c.place, d, &clientCreds{keys: k, refusals: d.refusals}, c.links)
 	r := remote.NewRemote(c.system, c.lib.Config.RemoteConfig)
 	c.lib.Remote = r
 	c.watchLinks(c.links.cut)
 	if err := listen(r, c.place); err != nil {
 		return err
 	}
-	c.remote, c.door = r, d
+	c.remote, c.creds = r, d
 	c.watchLinks(c.linkEnded)
-	if err := d.knock(ctx, c.place.bound(c.system.Address())); err != nil {
+	if err := d.awaitAccept(ctx, c.place.bound(c.system.Address())); err != nil {
 		return fmt.Errorf("wait for listener: %w", err)
 	}
 	return nil
@@ -149,6 +149,6 @@ func (c *Cluster) stopRemote() {
 	}
 	grpcLog.Lock()
 	defer grpcLog.Unlock()
-	c.door.close()
+	c.creds.close()
 	c.remote.Shutdown(false)
 }

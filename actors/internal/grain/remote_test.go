@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// listening is a started cluster, its keys and the address that it listens on.
+// listening returns a started cluster, its keys and its listen address.
 func listening(t *testing.T) (*grain.Cluster, *grain.Keys, string) {
 	t.Helper()
 	keys := newKeys(t)
@@ -31,7 +31,7 @@ func listening(t *testing.T) (*grain.Cluster, *grain.Keys, string) {
 	t.Cleanup(func() { stop(t, c) })
 	host, _, err := net.SplitHostPort(c.System().Address())
 	if err != nil || host != "127.0.0.1" {
-		t.Fatalf("listens on %q, want loopback", c.System().Address())
+		t.Fatalf("listening on %q, want loopback", c.System().Address())
 	}
 	return c, keys, c.System().Address()
 }
@@ -76,7 +76,7 @@ func hello() *remote.RemoteMessage {
 	}}}
 }
 
-func TestStrangersAreRejected(t *testing.T) {
+func TestUntrustedPeersAreRejected(t *testing.T) {
 	if isolated(t) {
 		return
 	}
@@ -84,7 +84,7 @@ func TestStrangersAreRejected(t *testing.T) {
 	certless := keys.Client()
 	certless.Certificates = nil
 	foreign := keys.Client()
-	foreign.Certificates = newKeys(t).Client().Certificates // well formed, and signed by nobody known here
+	foreign.Certificates = newKeys(t).Client().Certificates // well formed, signed by an unknown authority
 	old := keys.Client()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	tests := []struct {
@@ -98,7 +98,7 @@ func TestStrangersAreRejected(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			cl := dial(t, address, tt.creds)
 			if err := connect(ctx, cl, hello()); status.Code(err) != codes.Unavailable {
@@ -117,11 +117,11 @@ func TestPeerCannotCrashTheProcess(t *testing.T) {
 		return
 	}
 	c, keys, address := listening(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	cl := dial(t, address, credentials.NewTLS(keys.Client()))
 	if err := connect(ctx, cl, hello()); err != nil {
-		t.Fatalf("a peer with a key is rejected: %v", err)
+		t.Fatalf("peer with a key rejected: %v", err)
 	}
 	if _, err := cl.ListProcesses(ctx, &remote.ListProcessesRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("ListProcesses: %v, want %v", err, codes.Unimplemented)
@@ -143,7 +143,7 @@ func TestStopDoesNotWaitForASilentClient(t *testing.T) {
 		return
 	}
 	c, keys, address := listening(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	cl := dial(t, address, credentials.NewTLS(keys.Client()))
 	stream, err := cl.Receive(ctx)
@@ -192,7 +192,7 @@ func TestRequestEndsWhenItsMemberLeaves(t *testing.T) {
 		return
 	}
 	m := newHandDriven()
-	c := start(t, actorFunc(echo), &grain.Options{Membership: m, RequestTimeout: patience})
+	c := start(t, actorFunc(echo), &grain.Options{Membership: m, RequestTimeout: testTimeout})
 	c.StopPings()
 	other := ghost(t)
 	m.show(m.self, other)
@@ -214,7 +214,7 @@ func TestRequestEndsWhenItsMemberLeaves(t *testing.T) {
 	ask(t, c, "a", "taken over")
 }
 
-// Two members in one process, each with its own listener, over the wire.
+// TestTwoMembers: two members in one process, each with its own listener, over the wire.
 func TestTwoMembers(t *testing.T) {
 	if isolated(t) {
 		return
@@ -235,7 +235,7 @@ func TestTwoMembers(t *testing.T) {
 			default:
 				ctx.Respond(text(nodes[i].MemberID()))
 			}
-		}), &grain.Options{Membership: views[i], RequestTimeout: patience})
+		}), &grain.Options{Membership: views[i], RequestTimeout: testTimeout})
 		nodes[i].UseKeys(keys)
 	}
 	for _, n := range nodes {

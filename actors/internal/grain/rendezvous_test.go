@@ -15,7 +15,7 @@ func TestMix64IsSplitmix64(t *testing.T) {
 	}
 }
 
-// Placement must not change between releases: members of both run side by side in a rolling update.
+// TestOwnerIsPinned: placement must not change between releases, because a rolling update mixes them.
 func TestOwnerIsPinned(t *testing.T) {
 	addresses := []string{"10.0.0.1:7000", "10.0.0.2:7000", "10.0.0.3:7000"}
 	want := map[string]string{ // computed by an independent program
@@ -32,11 +32,11 @@ func TestOwnerIsPinned(t *testing.T) {
 		}
 	}
 	if got := grain.Owner(nil, "conv-1"); got != "" {
-		t.Errorf("owner among nobody is %q", got)
+		t.Errorf("owner without members is %q, want none", got)
 	}
 }
 
-// at are members at neighbouring ports, one for each weight.
+// at returns a view of members at neighbouring ports, one per weight.
 func at(weights ...int) grain.View {
 	var v grain.View
 	for i, w := range weights {
@@ -90,7 +90,7 @@ func TestChangeMovesOnlyItsOwnShare(t *testing.T) {
 	tests := []struct {
 		name  string
 		other grain.View
-		moved int // the member whose identities may have another owner
+		moved int // the member whose identities may get another owner
 	}{
 		{"leaving", grain.View{Members: []grain.Member{all.Members[2], all.Members[0], all.Members[1]}}, 3},
 		{"draining", drained(all, 1), 1},
@@ -125,17 +125,17 @@ func drained(v grain.View, which int) grain.View {
 	return grain.View{Members: members}
 }
 
-func TestNobodyOwns(t *testing.T) {
+func TestNoOwner(t *testing.T) {
 	for name, v := range map[string]grain.View{
 		"no members": {}, "no weights": at(0, 0), "negative weight": at(-1),
 	} {
 		if m, ok := v.Owner("conv-1"); ok {
-			t.Errorf("%s: owner %+v", name, m)
+			t.Errorf("%s: owner %+v, want none", name, m)
 		}
 	}
 }
 
-// Where all that have weight are draining, they own as if none did.
+// TestLastMembersOwnWhileTheyDrain: if all members with weight drain, draining is ignored.
 func TestLastMembersOwnWhileTheyDrain(t *testing.T) {
 	for i := range 100 {
 		id := fmt.Sprintf("conv-%d", i)
@@ -156,11 +156,11 @@ func TestOwnerDoesNotDependOnTheOrder(t *testing.T) {
 		id := fmt.Sprintf("conv-%d", i)
 		a, _ := v.Owner(id)
 		if b, _ := back.Owner(id); a != b {
-			t.Fatalf("owner of %q is %+v or %+v", id, a, b)
+			t.Fatalf("owner of %q depends on the order: %+v or %+v", id, a, b)
 		}
 	}
 	if got := grain.LowestOfEqual("b:1", "a:1", "c:1"); got != "a:1" {
-		t.Errorf("of equal claims %s wins, want a:1", got)
+		t.Errorf("winner of equal scores is %s, want a:1", got)
 	}
 }
 

@@ -34,7 +34,7 @@ var _ cluster.Context = (*requester)(nil)
 
 // request repeats m until an activation accepts it, the wait expires or ctx ends; see Cluster.Request.
 func (r *requester) request(ctx context.Context, id string, m any) (any, error) {
-	looking, cancel := context.WithTimeoutCause(ctx, r.wait, errNoTime)
+	looking, cancel := context.WithTimeoutCause(ctx, r.wait, errOwnerWait)
 	defer cancel()
 	last := errNoMember
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {

@@ -53,8 +53,8 @@ func TestRequestReachesOneActivationPerIdentity(t *testing.T) {
 func TestRequestThatIsNotAnsweredIsSentOnce(t *testing.T) {
 	const timeout = 2 * time.Second
 	for name, tt := range map[string]struct {
-		ctx   func(context.Context) (context.Context, context.CancelFunc) // the caller's
-		after time.Duration                                               // until it hangs up; 0 is never
+		ctx   func(context.Context) (context.Context, context.CancelFunc) // context of the caller
+		after time.Duration                                               // until the caller cancels; 0 is never
 		want  error
 		took  time.Duration
 	}{
@@ -65,7 +65,7 @@ func TestRequestThatIsNotAnsweredIsSentOnce(t *testing.T) {
 			0, context.DeadlineExceeded, 2 * timeout,
 		},
 		"request timeout": {context.WithCancel, 0, context.DeadlineExceeded, timeout},
-		"caller hangs up": {context.WithCancel, timeout / 2, context.Canceled, timeout / 2},
+		"caller cancels":  {context.WithCancel, timeout / 2, context.Canceled, timeout / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestRequestThatIsNotAnsweredIsSentOnce(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if got != 1 {
-					t.Errorf("the message was sent %d times", got)
+					t.Errorf("message received %d times, want once", got)
 				}
 			})
 		})
@@ -122,7 +122,7 @@ func TestRequestWithoutOwner(t *testing.T) {
 			t.Errorf("ActiveCount %d, want 0", c.ActiveCount())
 		}
 	})
-	t.Run("caller hangs up", func(t *testing.T) {
+	t.Run("caller cancels", func(t *testing.T) {
 		c := start(t, actorFunc(echo), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -163,7 +163,7 @@ func TestLibraryContextGoesTheSameWay(t *testing.T) {
 	if got := value(reply.(proto.Message)); got != "one" {
 		t.Errorf("Request: %q, want one", got)
 	}
-	f, err := lib.RequestFuture("a", kind, text("two"), cluster.WithTimeout(patience))
+	f, err := lib.RequestFuture("a", kind, text("two"), cluster.WithTimeout(testTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}

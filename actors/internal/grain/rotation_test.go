@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
-// polite is a peer that ends each stream without an error after it has greeted.
+// polite is a peer that answers the first frame of each stream and then ends it without an error.
 type polite struct {
 	remote.UnimplementedRemotingServer
 	streams chan struct{}
@@ -30,7 +30,7 @@ func (p *polite) Receive(s remote.Remoting_ReceiveServer) error {
 	return s.Send(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectResponse{ConnectResponse: &remote.ConnectResponse{}}})
 }
 
-// TestStreamThatEndsWithoutAnErrorIsAnEnd: the link must be made again.
+// TestStreamThatEndsWithoutAnErrorIsAnEnd: the link is made again.
 func TestStreamThatEndsWithoutAnErrorIsAnEnd(t *testing.T) {
 	if isolated(t) {
 		return
@@ -46,12 +46,12 @@ func TestStreamThatEndsWithoutAnErrorIsAnEnd(t *testing.T) {
 	m := newHandDriven()
 	down := make(chan string, 100)
 	c := start(t, actorFunc(echo), &grain.Options{Insecure: true, Membership: m, LinkDown: func(a string) { down <- a }})
-	go s.Serve(l) // Not before: a start replaces the one logger of gRPC.
+	go s.Serve(l) // After start, which replaces gRPC's global logger.
 	m.show(m.self, grain.Member{ID: "polite", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Weight: 1})
 	await(t, p.streams, "the first stream")
 	for began := time.Now(); len(down) == 0 || len(p.streams) == 0; {
-		if time.Since(began) > patience {
-			t.Fatalf("the link has ended: %d told, %d streams since", len(down), len(p.streams))
+		if time.Since(began) > testTimeout {
+			t.Fatalf("after the end of the link: %d LinkDown calls and %d new streams, want both", len(down), len(p.streams))
 		}
 		limited, end := context.WithTimeout(t.Context(), time.Second)
 		_, err := c.AskNode(limited, l.Addr().String(), &wire.Ping{})
@@ -60,10 +60,10 @@ func TestStreamThatEndsWithoutAnErrorIsAnEnd(t *testing.T) {
 	}
 }
 
-// TestTLSFilesThatBecomeGoodAreTaken: what did not work at the first look may work later with
-// the same files: a certificate that is not valid yet by this node's clock, or a key whose
-// owner is set after it was copied (that changes neither size nor time).
-func TestTLSFilesThatBecomeGoodAreTaken(t *testing.T) {
+// TestTLSFilesThatBecomeValidAreUsed: files that fail at first may work later without a change: a
+// certificate that is not valid yet by this node's clock, or a key whose owner is set after the copy,
+// which changes neither size nor time.
+func TestTLSFilesThatBecomeValidAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newAuthority(t, "ours")
 		f := ca.member(t)
@@ -75,23 +75,23 @@ func TestTLSFilesThatBecomeGoodAreTaken(t *testing.T) {
 		write(t, f.Cert, cert)
 		write(t, f.Key, key)
 		if !same(first, c.Certificate()) {
-			t.Fatal("a certificate that is not valid yet is in force")
+			t.Fatal("a certificate that is not valid yet is used")
 		}
 		for time.Now().Before(soon) {
 			c.Certificate()
 			time.Sleep(50 * time.Millisecond)
 		}
 		if same(first, c.Certificate()) {
-			t.Errorf("the new pair is valid and not in force:\n%s", lines)
+			t.Errorf("the valid new pair is not used:\n%s", lines)
 		}
-		if n := lines.Count("changed TLS files do not work"); n != 1 {
+		if n := lines.Count("TLS reload failed"); n != 1 {
 			t.Errorf("%d warnings, want 1:\n%s", n, lines)
 		}
 	})
 }
 
-// TestReleaseAsksTheOwnerBefore: whoever owned an identity before a change must be asked, also
-// when many members come at once, as an autoscaler lets them.
+// TestReleaseAsksTheOwnerBefore: the previous owner of an identity must be asked, even if many members
+// join at once, as with an autoscaler.
 func TestReleaseAsksTheOwnerBefore(t *testing.T) {
 	if isolated(t) {
 		return
@@ -126,6 +126,6 @@ func TestReleaseAsksTheOwnerBefore(t *testing.T) {
 		}
 	}
 	if missed > 0 {
-		t.Errorf("of %d identities that moved here from 3 members as 7 came, %d owners before are not asked", moved, missed)
+		t.Errorf("%d identities moved here when 7 members joined 3; %d previous owners are not asked", moved, missed)
 	}
 }

@@ -39,7 +39,7 @@ func newKeyFiles(files TLSFiles, log *slog.Logger) (*keyFiles, error) {
 	if files.Name == "" {
 		files.Name = memberName
 	}
-	k := &keyFiles{files: files, log: log, seen: look(files)}
+	k := &keyFiles{files: files, log: log, seen: statFiles(files)}
 	set, err := files.load()
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (k *keyFiles) current() *keySet {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// Stat before reading: a change in between is found at the next handshake.
-	now := look(k.files)
+	now := statFiles(k.files)
 	changed := !same(k.seen, now)
 	if !changed && !k.bad {
 		return k.set
@@ -63,16 +63,16 @@ func (k *keyFiles) current() *keySet {
 	set, err := k.files.load()
 	if k.bad = err != nil; k.bad {
 		if changed {
-			k.log.Warn("changed TLS files do not work, the old ones stay", "err", err)
+			k.log.Warn("TLS reload failed; keeping current files", "err", err)
 		}
 		return k.set
 	}
 	k.set = set
-	k.log.Info("TLS files were read again")
+	k.log.Info("TLS files reloaded")
 	return set
 }
 
-func look(f TLSFiles) (seen [3]os.FileInfo) {
+func statFiles(f TLSFiles) (seen [3]os.FileInfo) {
 	for i, name := range []string{f.CA, f.Cert, f.Key} {
 		if info, err := os.Stat(name); err == nil {
 			seen[i] = info
@@ -100,19 +100,19 @@ func (f TLSFiles) load() (*keySet, error) {
 		return nil, err
 	}
 	if f.Cert == "" || f.Key == "" {
-		return nil, errors.New("the file of the TLS certificate or of its key is not named: name both")
+		return nil, errors.New("TLS certificate or key file is missing; set both")
 	}
 	certPEM, err := os.ReadFile(f.Cert)
 	if err != nil {
-		return nil, fmt.Errorf("read TLS certificate: %w: make one that the CA signs, with the DNS name %q", err, f.Name)
+		return nil, fmt.Errorf("read TLS certificate: %w; use one signed by the CA with the DNS name %q", err, f.Name)
 	}
 	keyPEM, err := os.ReadFile(f.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read TLS key: %w: it is the private key of %s", err, f.Cert)
+		return nil, fmt.Errorf("read TLS key: %w; use the private key of %s", err, f.Cert)
 	}
 	cert, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("read TLS certificate %s with key %s: %w: both must be PEM and belong together", f.Cert, f.Key, err)
+		return nil, fmt.Errorf("read TLS certificate %s with key %s: %w; both must be PEM and match", f.Cert, f.Key, err)
 	}
 	chains, err := f.check(cert, pool)
 	if err != nil {
@@ -125,15 +125,15 @@ func (f TLSFiles) load() (*keySet, error) {
 
 func (f TLSFiles) loadCA() (*x509.CertPool, error) {
 	if f.CA == "" {
-		return nil, errors.New("the file of the TLS CA is not named: name the PEM file of the authority that signs the members")
+		return nil, errors.New("TLS CA file is missing; set the PEM file of the authority that signs the members")
 	}
 	caPEM, err := os.ReadFile(f.CA)
 	if err != nil {
-		return nil, fmt.Errorf("read TLS CA: %w: it holds the PEM certificates of the authorities that sign the members", err)
+		return nil, fmt.Errorf("read TLS CA: %w; it must hold the PEM certificates of the authorities that sign the members", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(caPEM) {
-		return nil, fmt.Errorf("read TLS CA %s: no certificate in it: it holds the PEM certificates of the authorities that sign the members", f.CA)
+		return nil, fmt.Errorf("read TLS CA %s: no certificate found; it must hold the PEM certificates of the authorities that sign the members", f.CA)
 	}
 	return pool, nil
 }
@@ -154,11 +154,11 @@ func (f TLSFiles) check(cert tls.Certificate, pool *x509.CertPool) (chains [][]*
 			Roots: pool, Intermediates: between, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("check TLS certificate %s: %w: %s must sign it, for servers and clients, and it must be valid now", f.Cert, err, f.CA)
+			return nil, fmt.Errorf("check TLS certificate %s: %w; it must be signed by %s for servers and clients, and be valid now", f.Cert, err, f.CA)
 		}
 	}
 	if err := carriesName([]*x509.Certificate{leaf}, f.Name); err != nil {
-		return nil, fmt.Errorf("check TLS certificate %s: %w: make one with that name", f.Cert, err)
+		return nil, fmt.Errorf("check TLS certificate %s: %w; use one with that name", f.Cert, err)
 	}
 	return chains, nil
 }

@@ -28,36 +28,36 @@ var errNoPreface = errors.New("no HTTP/2 preface")
 // serverCreds holds the server's transport credentials and interceptors. It authenticates peers,
 // checks their frames and logs each refusal, which gRPC does not report. It also detects that the
 // listener accepts, because the library starts the serving goroutine without waiting for it.
-type door struct {
+type serverCreds struct {
 	keys     keys // nil is plaintext
 	refusals *refusals
 	opened   chan struct{}
 
-	mu     sync.Mutex
-	caller string                // local address of awaitAccept's connection, "" before and after
-	coming map[net.Conn]struct{} // connections in their handshake
-	guests map[string]*guest     // connections without a stream yet, by remote address
-	shut   bool
+	mu         sync.Mutex
+	selfAddr   string                // local address of awaitAccept's connection, "" before and after
+	handshakes map[net.Conn]struct{} // connections in their handshake
+	newConns   map[string]*newConn   // connections without a stream yet, by remote address
+	shut       bool
 }
 
-var _ credentials.TransportCredentials = (*door)(nil)
+var _ credentials.TransportCredentials = (*serverCreds)(nil)
 
-func newDoor(k keys, log *slog.Logger) *door {
-	return &door{
+func newServerCreds(k keys, log *slog.Logger) *serverCreds {
+	return &serverCreds{
 		keys: k, refusals: newRefusals(log), opened: make(chan struct{}),
-		coming: make(map[net.Conn]struct{}), guests: make(map[string]*guest),
+		handshakes: make(map[net.Conn]struct{}), newConns: make(map[string]*newConn),
 	}
 }
 
 // awaitAccept connects to the listener and waits until it has accepted the connection.
-func (d *door) knock(ctx context.Context, address string) error {
-	conn, err := d.dial(ctx, address)
+func (s *serverCreds) awaitAccept(ctx context.Context, address string) error {
+	conn, err := s.dial(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	select {
-	case <-d.opened:
+	case <-s.opened:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -65,52 +65,52 @@ func (d *door) knock(ctx context.Context, address string) error {
 }
 
 // dial holds the lock until the local address is stored; the handshake waits for it.
-func (d *door) dial(ctx context.Context, address string) (net.Conn, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *serverCreds) dial(ctx context.Context, address string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	d.caller = conn.LocalAddr().String()
+	s.selfAddr = conn.LocalAddr().String()
 	return conn, nil
 }
 
-func (d *door) isCaller(address string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.caller == "" || d.caller != address {
+func (s *serverCreds) isSelf(address string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.selfAddr == "" || s.selfAddr != address {
 		return false
 	}
-	d.caller = ""
+	s.selfAddr = ""
 	return true
 }
 
 // ServerHandshake implements credentials.TransportCredentials. It closes the connection of
 // awaitAccept. gRPC has set a deadline on conn.
-func (d *door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (s *serverCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	remote := conn.RemoteAddr().String()
-	if d.isCaller(remote) {
-		close(d.opened)
+	if s.isSelf(remote) {
+		close(s.opened)
 		conn.Close()
 		return nil, nil, credentials.ErrConnDispatched
 	}
-	if !d.come(conn) {
+	if !s.beginHandshake(conn) {
 		return nil, nil, net.ErrClosed
 	}
-	defer d.came(conn)
-	in, info, err := d.creds().ServerHandshake(conn)
+	defer s.endHandshake(conn)
+	in, info, err := s.creds().ServerHandshake(conn)
 	if err == nil {
 		err = readPreface(in)
 	}
 	if err != nil {
-		if !d.isShut() {
-			d.refusals.say(remote, reason(err), err)
+		if !s.isShut() {
+			s.refusals.report(remote, reason(err), err)
 		}
 		return nil, nil, err
 	}
-	return d.receive(in, remote), info, nil
+	return s.track(in, remote), info, nil
 }
 
 func readPreface(conn net.Conn) error {
@@ -123,122 +123,122 @@ func readPreface(conn net.Conn) error {
 	return err
 }
 
-func (d *door) creds() credentials.TransportCredentials {
-	if d.keys == nil {
+func (s *serverCreds) creds() credentials.TransportCredentials {
+	if s.keys == nil {
 		return insecure.NewCredentials()
 	}
-	return d.keys.current().server
+	return s.keys.current().server
 }
 
 // ClientHandshake implements credentials.TransportCredentials; see clientCreds.
-func (d *door) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("the door is for servers")
+func (s *serverCreds) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("server credentials cannot dial")
 }
 
 // Info implements credentials.TransportCredentials.
-func (d *door) Info() credentials.ProtocolInfo { return d.creds().Info() }
+func (s *serverCreds) Info() credentials.ProtocolInfo { return s.creds().Info() }
 
 // Clone implements credentials.TransportCredentials.
-func (d *door) Clone() credentials.TransportCredentials { return d }
+func (s *serverCreds) Clone() credentials.TransportCredentials { return s }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (d *door) OverrideServerName(string) error { return nil }
+func (s *serverCreds) OverrideServerName(string) error { return nil }
 
-func (d *door) come(conn net.Conn) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.shut {
+func (s *serverCreds) beginHandshake(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut {
 		return false
 	}
-	d.coming[conn] = struct{}{}
+	s.handshakes[conn] = struct{}{}
 	return true
 }
 
-func (d *door) came(conn net.Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.coming, conn)
+func (s *serverCreds) endHandshake(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.handshakes, conn)
 }
 
-func (d *door) isShut() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.shut
+func (s *serverCreds) isShut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shut
 }
 
 // close ends the pending handshakes, which would delay the end of the server, and stops the log lines.
-func (d *door) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.shut = true
-	for conn := range d.coming {
+func (s *serverCreds) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = true
+	for conn := range s.handshakes {
 		conn.Close()
 	}
 }
 
 // newConn is a connection without a stream yet. It replays the preface, which was read already.
-type guest struct {
+type newConn struct {
 	net.Conn
-	door   *door
+	creds  *serverCreds
 	remote string
 	head   []byte // rest of the preface to replay
 }
 
-func (d *door) receive(conn net.Conn, remote string) *guest {
-	g := &guest{Conn: conn, door: d, remote: remote, head: []byte(preface)}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.guests[remote] = g
-	return g
+func (s *serverCreds) track(conn net.Conn, remote string) *newConn {
+	c := &newConn{Conn: conn, creds: s, remote: remote, head: []byte(preface)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newConns[remote] = c
+	return c
 }
 
 // Read implements net.Conn. gRPC reads from one goroutine.
-func (g *guest) Read(p []byte) (int, error) {
-	if len(g.head) > 0 {
-		n := copy(p, g.head)
-		g.head = g.head[n:]
+func (c *newConn) Read(p []byte) (int, error) {
+	if len(c.head) > 0 {
+		n := copy(p, c.head)
+		c.head = c.head[n:]
 		return n, nil
 	}
-	return g.Conn.Read(p)
+	return c.Conn.Read(p)
 }
 
 // Close implements net.Conn.
-func (g *guest) Close() error {
-	if g.door.seat(g.remote) && !g.door.isShut() {
-		g.door.refusals.say(g.remote, "connection without a valid stream", nil)
+func (c *newConn) Close() error {
+	if c.creds.forget(c.remote) && !c.creds.isShut() {
+		c.creds.refusals.report(c.remote, "connection without a valid stream", nil)
 	}
-	return g.Conn.Close()
+	return c.Conn.Close()
 }
 
 // forget removes a connection that opened a stream or closed. It reports whether it was still without
 // a stream.
-func (d *door) seat(remote string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, waited := d.guests[remote]
-	delete(d.guests, remote)
+func (s *serverCreds) forget(remote string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, waited := s.newConns[remote]
+	delete(s.newConns, remote)
 	return waited
 }
 
 // streamOpened records the stream's connection and returns its remote address.
-func (d *door) enter(ctx context.Context) string {
+func (s *serverCreds) streamOpened(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
 		return ""
 	}
 	remote := p.Addr.String()
-	d.seat(remote)
+	s.forget(remote)
 	return remote
 }
 
 // denyUnary rejects every unary call. The library answers two of them with a panic.
-func (d *door) denyUnary(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-	d.refusals.say(d.enter(ctx), "unary call", nil)
+func (s *serverCreds) denyUnary(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+	s.refusals.report(s.streamOpened(ctx), "unary call", nil)
 	return nil, status.Error(codes.Unimplemented, "unary calls are not served")
 }
 
 // denyUnknown rejects calls of unregistered services and methods.
-func (d *door) denyUnknown(any, grpc.ServerStream) error {
+func (s *serverCreds) denyUnknown(any, grpc.ServerStream) error {
 	return status.Error(codes.Unimplemented, "no such method")
 }
 
@@ -262,7 +262,7 @@ func reason(err error) string {
 	case errors.As(err, &invalid):
 		return "certificate not valid"
 	case errors.As(err, &netErr) && netErr.Timeout():
-		return "handshake took too long"
+		return "handshake timeout"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection closed in the handshake"
 	case strings.Contains(err.Error(), "provide a certificate"):
@@ -272,31 +272,31 @@ func reason(err error) string {
 }
 
 // clientCreds holds the credentials of outgoing connections.
-type caller struct {
+type clientCreds struct {
 	keys     keys // nil is plaintext
 	refusals *refusals
 }
 
-var _ credentials.TransportCredentials = (*caller)(nil)
+var _ credentials.TransportCredentials = (*clientCreds)(nil)
 
 // ClientHandshake implements credentials.TransportCredentials. It logs a server with an unacceptable
 // certificate. All other failures are logged as an unreachable member.
-func (c *caller) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c *clientCreds) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	out, info, err := c.creds().ClientHandshake(ctx, authority, conn)
 	var bad *tls.CertificateVerificationError
 	var name *nameError
 	if errors.As(err, &bad) || errors.As(err, &name) {
-		c.refusals.say(conn.RemoteAddr().String(), reason(err), err)
+		c.refusals.report(conn.RemoteAddr().String(), reason(err), err)
 	}
 	return out, info, err
 }
 
 // ServerHandshake implements credentials.TransportCredentials; see serverCreds.
-func (c *caller) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("the caller is for clients")
+func (c *clientCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("client credentials cannot serve")
 }
 
-func (c *caller) creds() credentials.TransportCredentials {
+func (c *clientCreds) creds() credentials.TransportCredentials {
 	if c.keys == nil {
 		return insecure.NewCredentials()
 	}
@@ -304,10 +304,10 @@ func (c *caller) creds() credentials.TransportCredentials {
 }
 
 // Info implements credentials.TransportCredentials.
-func (c *caller) Info() credentials.ProtocolInfo { return c.creds().Info() }
+func (c *clientCreds) Info() credentials.ProtocolInfo { return c.creds().Info() }
 
 // Clone implements credentials.TransportCredentials.
-func (c *caller) Clone() credentials.TransportCredentials { return c }
+func (c *clientCreds) Clone() credentials.TransportCredentials { return c }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (c *caller) OverrideServerName(string) error { return nil }
+func (c *clientCreds) OverrideServerName(string) error { return nil }

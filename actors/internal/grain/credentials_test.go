@@ -21,8 +21,8 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// spoken connects, sends what say says and waits until the other side has had enough.
-func spoken(t *testing.T, address string, conf *tls.Config, say []byte) {
+// speak connects, sends data and waits until the other side closes the connection.
+func speak(t *testing.T, address string, conf *tls.Config, data []byte) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -32,14 +32,15 @@ func spoken(t *testing.T, address string, conf *tls.Config, say []byte) {
 	if conf != nil {
 		conn = tls.Client(conn, conf)
 	}
-	if _, err := conn.Write(say); err != nil {
+	if _, err := conn.Write(data); err != nil {
 		return // refused in the handshake
 	}
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// Each stranger is refused with one line, and the member serves on.
-func TestStrangersAreToldOnce(t *testing.T) {
+// TestUntrustedPeersAreLoggedOnce: each refused peer causes one log line, and the member keeps
+// serving.
+func TestUntrustedPeersAreLoggedOnce(t *testing.T) {
 	if isolated(t) {
 		return
 	}
@@ -55,28 +56,28 @@ func TestStrangersAreToldOnce(t *testing.T) {
 	tests := []struct {
 		name   string
 		conf   *tls.Config
-		say    string
+		data   string
 		reason string
 	}{
-		{"plain HTTP", nil, "GET / HTTP/1.1\r\nHost: what the user wrote\r\n\r\n", "no TLS"},
+		{"plain HTTP", nil, "GET / HTTP/1.1\r\nHost: user content\r\n\r\n", "no TLS"},
 		{"plain HTTP/2", nil, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", "no TLS"},
 		{"no certificate", ca.client(t, nil, nil), "hello", "no certificate"},
 		{"certificate of another authority", pair(foreign, nil), "hello", "certificate of an unknown authority"},
 		{"certificate of another name", pair(ca, func(c *x509.Certificate) { c.DNSNames = []string{"elsewhere", "*"} }), "hello", "certificate without the name"},
 		{"certificate that has expired", pair(ca, func(c *x509.Certificate) { c.NotAfter = c.NotBefore }), "hello", "certificate not valid"},
 		{"TLS 1.2", old, "hello", "handshake failed"},
-		{"another protocol under a good certificate", pair(ca, nil), "GET / HTTP/1.1\r\nHost: what the user wrote\r\n\r\n", "no HTTP/2"},
-		{"garbage behind the preface", pair(ca, nil), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("what the user wrote", 40), "connection without a valid stream"},
+		{"another protocol under a good certificate", pair(ca, nil), "GET / HTTP/1.1\r\nHost: user content\r\n\r\n", "no HTTP/2"},
+		{"garbage behind the preface", pair(ca, nil), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("user content", 40), "connection without a valid stream"},
 	}
 	for i, tt := range tests {
 		c.ForgetRefusals()
-		spoken(t, c.Address(), tt.conf, []byte(tt.say))
-		eventually(t, "the line about "+tt.name, func() bool { return lines.Count("reason=") > i })
+		speak(t, c.Address(), tt.conf, []byte(tt.data))
+		eventually(t, "the log line of "+tt.name, func() bool { return lines.Count("reason=") > i })
 		last := strings.TrimSpace(lines.String())
 		last = last[strings.LastIndex(last, "\n")+1:]
 		for _, want := range []string{"level=WARN", `msg="peer refused"`, "remote=127.0.0.1:", tt.reason} {
 			if !strings.Contains(last, want) {
-				t.Errorf("%s: line lacks %q: %s", tt.name, want, last)
+				t.Errorf("%s: log line lacks %q: %s", tt.name, want, last)
 			}
 		}
 		ask(t, c, "a", "still alive")
@@ -85,8 +86,8 @@ func TestStrangersAreToldOnce(t *testing.T) {
 	if n := strings.Count(lines.String(), "\n"); n != len(tests) {
 		t.Errorf("%d lines, want %d:\n%s", n, len(tests), lines)
 	}
-	if strings.Contains(lines.String(), "what the user wrote") {
-		t.Errorf("log carries what a peer said:\n%s", lines)
+	if strings.Contains(lines.String(), "user content") {
+		t.Errorf("log contains data of a peer:\n%s", lines)
 	}
 }
 
@@ -98,7 +99,7 @@ func TestFloodDoesNotFillTheLog(t *testing.T) {
 	c := start(t, actorFunc(echo), &grain.Options{Logger: log})
 	const n = 500
 	for range n {
-		spoken(t, c.Address(), nil, []byte("GET / HTTP/1.1\r\n\r\n"))
+		speak(t, c.Address(), nil, []byte("GET / HTTP/1.1\r\n\r\n"))
 	}
 	if got := lines.Count("no TLS"); got == 0 || got > n/4 {
 		t.Errorf("%d lines for %d connections", got, n)
@@ -106,7 +107,7 @@ func TestFloodDoesNotFillTheLog(t *testing.T) {
 	ask(t, c, "a", "still alive")
 }
 
-// rawCodec sends and receives bytes as they are.
+// rawCodec sends and receives bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
@@ -115,8 +116,8 @@ func (rawCodec) Name() string                    { return "proto" }
 
 var _ encoding.Codec = rawCodec{}
 
-// Frames of a peer with a good certificate that no member would send.
-func TestMalformedFramesAreToldOnce(t *testing.T) {
+// TestMalformedFramesAreLoggedOnce covers frames of an authenticated peer that no member sends.
+func TestMalformedFramesAreLoggedOnce(t *testing.T) {
 	if isolated(t) {
 		return
 	}
@@ -128,7 +129,7 @@ func TestMalformedFramesAreToldOnce(t *testing.T) {
 	batch := func(b *remote.MessageBatch) *remote.RemoteMessage {
 		return &remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{MessageBatch: b}}
 	}
-	secret := "what the user wrote"
+	secret := "user content"
 	named := func(typeName string, serializer int32) *remote.RemoteMessage {
 		return batch(&remote.MessageBatch{TypeNames: []string{typeName}, Targets: []string{"node"}, Envelopes: []*remote.MessageEnvelope{
 			{MessageData: []byte(secret), SerializerId: serializer}}})
@@ -169,7 +170,7 @@ func TestMalformedFramesAreToldOnce(t *testing.T) {
 	for _, tt := range tests {
 		lines.Take()
 		c.ForgetRefusals()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		conn, err := grpc.NewClient(c.Address(), grpc.WithTransportCredentials(creds))
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +181,7 @@ func TestMalformedFramesAreToldOnce(t *testing.T) {
 		conn.Close()
 		cancel()
 		ask(t, c, "a", "still alive")
-		eventually(t, "the line about "+tt.name, func() bool { return lines.Count("reason=") > 0 })
+		eventually(t, "the log line of "+tt.name, func() bool { return lines.Count("reason=") > 0 })
 		if n := strings.Count(lines.String(), "\n"); n != 1 || lines.Count(tt.reason) != 1 || strings.Contains(lines.String(), secret) {
 			t.Errorf("%s: want one line with %q:\n%s", tt.name, tt.reason, lines)
 		}
@@ -199,7 +200,6 @@ func sendRaw(ctx context.Context, conn *grpc.ClientConn, method string, body []b
 	return stream.RecvMsg(&answer)
 }
 
-// A member that dials a server without a proof does not talk to it, and says so.
 func TestServerOfAnotherAuthorityIsRefused(t *testing.T) {
 	if isolated(t) {
 		return
@@ -222,7 +222,7 @@ func refusesServer(t *testing.T, ca *authority, theirs *grain.TLSFiles, reason s
 	t.Helper()
 	log, lines := newLog()
 	m := newHandDriven()
-	c := build(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, Logger: log, OwnerWait: patience})
+	c := build(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, Logger: log, OwnerWait: testTimeout})
 	impostor := build(t, actorFunc(echo), &grain.Options{TLS: theirs})
 	for _, n := range []*grain.Cluster{c, impostor} {
 		if err := n.Start(t.Context()); err != nil {
@@ -239,17 +239,17 @@ func refusesServer(t *testing.T, ca *authority, theirs *grain.TLSFiles, reason s
 		_, err := c.Request(ctx, ownedBy(other, 1, m.self, other)[0], text("secret"))
 		res <- err
 	}()
-	eventually(t, "the line", func() bool { return lines.Count("peer refused") > 0 })
+	eventually(t, "the log line", func() bool { return lines.Count("peer refused") > 0 })
 	cancel()
 	if err := await(t, res, "the request"); err == nil || lines.Count(reason) == 0 {
-		t.Errorf("error %v:\n%s", err, lines)
+		t.Errorf("error %v, want one and the reason in the log:\n%s", err, lines)
 	}
 	if impostor.ActiveCount() != 0 {
-		t.Error("the impostor was told something")
+		t.Error("the impostor received a message")
 	}
 }
 
-// member is how others see a started cluster.
+// member returns a started cluster's entry for a view.
 func member(tb testing.TB, c *grain.Cluster) grain.Member {
 	tb.Helper()
 	m := grain.Member{ID: c.MemberID(), Weight: 1}
@@ -264,18 +264,18 @@ func member(tb testing.TB, c *grain.Cluster) grain.Member {
 	return m
 }
 
-func TestInsecureTellsGarbageFromPeers(t *testing.T) {
+func TestInsecureRefusesGarbage(t *testing.T) {
 	if isolated(t) {
 		return
 	}
 	log, lines := newLog()
 	c := start(t, actorFunc(echo), &grain.Options{Insecure: true, Logger: log})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := connect(ctx, dial(t, c.Address(), insecure.NewCredentials()), hello()); err != nil {
-		t.Errorf("a peer is refused: %v", err)
+		t.Errorf("peer refused: %v", err)
 	}
-	spoken(t, c.Address(), nil, []byte("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"))
+	speak(t, c.Address(), nil, []byte("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"))
 	if lines.Count("no HTTP/2") != 1 || strings.Count(lines.String(), "\n") != 1 {
 		t.Errorf("want one line:\n%s", lines)
 	}
