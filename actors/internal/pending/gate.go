@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// gate lets logs be opened and read concurrently, or one of them alone. The zero value is open.
+// gate permits either concurrent openings and reads of logs, or a single one. The zero value is open.
 type gate struct {
 	mu      sync.Mutex
-	within  int           // openings and reads under way
-	closed  bool          // one is alone, or waits for the others to end
-	changed chan struct{} // closed at the next change; nil while nothing waits
+	within  int           // openings and reads in progress
+	closed  bool          // one runs alone, or waits for the others to end
+	changed chan struct{} // closed at the next change; nil without waiters
 }
 
-// pass waits until the gate is open. The caller leaves when its log is read.
+// pass waits until the gate is open. The caller calls leave after its log is read.
 func (g *gate) pass(ctx context.Context) (leave func(), err error) {
 	if err := g.await(ctx, func() bool { return !g.closed }, func() { g.within++ }); err != nil {
 		return func() {}, err
@@ -23,8 +23,8 @@ func (g *gate) pass(ctx context.Context) (leave func(), err error) {
 	return sync.OnceFunc(func() { g.change(func() { g.within-- }) }), nil
 }
 
-// close keeps others out, and waits up to patience for those within to leave. It reports
-// whether nothing is within. The caller opens the gate again.
+// close blocks new openings and waits up to limit for those in progress. It reports whether none is
+// left. The caller calls open afterwards.
 func (g *gate) close(ctx context.Context, patience time.Duration) (open func(), empty bool, err error) {
 	if err := g.await(ctx, func() bool { return !g.closed }, func() { g.closed = true }); err != nil {
 		return func() {}, false, err
@@ -36,7 +36,7 @@ func (g *gate) close(ctx context.Context, patience time.Duration) (open func(), 
 	return open, err == nil, nil
 }
 
-// await waits for a condition and changes the gate while it holds.
+// await waits until ready and calls then under the same lock.
 func (g *gate) await(ctx context.Context, ready func() bool, then func()) error {
 	for {
 		g.mu.Lock()

@@ -17,21 +17,20 @@ import (
 )
 
 const (
-	// Linger keeps a conversation that became idle listed for a while, so
-	// that one which is used again at once costs no journal write.
+	// Linger is the time that an idle conversation stays listed, so that using it again soon costs no
+	// journal write.
 	Linger = time.Second
-	// journalRetry is the pause after a journal write that the bucket refused.
+	// journalRetry is the pause after a failed journal write.
 	journalRetry = time.Second
-	// gatherOpenings is how long a journal waits when it is to tell of a conversation that is
-	// about to be opened, or was: a sweep asks for many at once.
+	// gatherOpenings delays a journal write after an opening begins or ends, because a sweep opens
+	// many at once.
 	gatherOpenings = time.Millisecond
-	// deleteTimeout bounds the deletion of journals that nobody needs any more: a
-	// request that is never answered must hold up neither the next write nor the
-	// next sweep.
+	// deleteTimeout bounds the deletion of obsolete journals. A hung request must delay neither the
+	// next write nor the next sweep.
 	deleteTimeout = 5 * time.Second
 )
 
-// ID names an entry: a conversation under one writer incarnation.
+// ID identifies an entry: a conversation and the nonce of a writer.
 type ID struct {
 	Conv  conversation.Key
 	Nonce storage.Nonce
@@ -39,60 +38,56 @@ type ID struct {
 
 func idOf(e storage.JournalEntry) ID { return ID{e.Conv, e.Nonce} }
 
-// unlisted is the number of the first journal of an entry that no journal lists.
+// unlisted is the value of entry.first while no journal lists the entry.
 const unlisted = math.MaxInt64
 
-// compare orders entries, so that the same set is written as the same bytes and who
-// waits for it is told in the same order.
+// compare orders entries, so that equal sets have equal bytes and waiters are called in a fixed order.
 func (id ID) compare(other ID) int {
 	return cmp.Or(cmp.Compare(id.Conv, other.Conv), cmp.Compare(id.Nonce, other.Nonce))
 }
 
-// entry is a conversation of the set. Invariant: as long as it is in the set, all
-// journals from the first that lists it to the newest list it.
+// entry is a conversation of the set. Invariant: while it is in the set, all journals from first to
+// the newest list it.
 type entry struct {
 	id           ID
-	first        int64         // the first journal that lists it, or unlisted
-	leaving      *list.Element // in journal.leaving; nil unless it is about to leave
+	first        int64         // first journal that lists it, or unlisted
+	leaving      *list.Element // element of Journal.leaving, or nil
 	leavingSince time.Time
-	withheld     int64 // which time it is in journal.withheld, 0 if it is not
+	withheld     int64 // sequence number in Journal.withheld, or 0
 	gone         bool  // no longer in the set
 }
 
-// asked is an entry that was withheld when it was asked whether it may leave.
+// withheldEntry is a withheld entry at the time that mayLeave is called for it.
 type asked struct {
 	*entry
-	n int64 // which time that was
+	n int64 // value of entry.withheld at that time
 }
 
-// waiter is called once its entry is listed. For who is about to open a conversation, as still says,
-// it is listed anew when somebody else of the same id takes the entry back meanwhile: the writer at
-// rest has one id for every activation, and the end of one may meet the beginning of the next.
+// waiter is called once its entry is listed. An opening whose entry is removed in between is listed
+// again while still returns true. That happens because an idle writer has one id for all activations:
+// the end of one may remove the entry of the next.
 type waiter struct {
 	e     *entry
 	done  func()
-	still func() bool // nil for a writer, whose entry goes with its work
+	still func() bool // nil for a writer, whose entry is removed with its work
 }
 
-// Journal is the pending-work journal of this node: the set of conversations here that
-// have unsettled work, kept in the bucket as numbered objects so that whoever
-// survives this node finds them.
+// Journal is the pending-work journal of this node: the set of its conversations with unsettled work.
+// It is kept in the bucket as numbered objects, so that other nodes find it after a crash.
 //
 // Guarantees:
 //
-//  1. List calls back once the writer stands in the newest landed journal and in
-//     the one in flight, if any.
-//  2. Numbers only grow and a number never gets other bytes: one write is in
-//     flight, repeated with the same bytes until it lands, or left behind for the
-//     next number when the bucket refuses it.
+//  1. List calls back once the writer is in the newest landed journal and in the one in flight,
+//     if any.
+//  2. Numbers only grow, and the bytes under a number never change. One write is in flight. It is
+//     repeated with the same bytes until it lands, or abandoned for the next number if the bucket
+//     refuses it.
 //  3. Number n-1 is deleted only after n has landed.
-//  4. An entry leaves only when its own writer says that idle is durable, and
-//     mayLeave that its events are stored or will be found; or when
-//     its conversation's owner has answered a poke for it. Being fenced or
-//     stepping down is no reason.
+//  4. An entry is removed only if its own writer reports a durable idle state and mayLeave reports
+//     that its events are stored or will be found, or if its conversation's owner has answered a
+//     probe. A writer that is fenced or steps down does not remove it.
 //
-// Safe for concurrent use. Run is the only goroutine that writes; it waits for the
-// one that deletes.
+// Safe for concurrent use. Run is the only goroutine that writes; it waits for the one that deletes.
 type Journal struct {
 	bucket storage.Bucket
 	member string
@@ -100,29 +95,29 @@ type Journal struct {
 
 	mu      sync.Mutex
 	entries map[ID]*entry
-	set     []storage.JournalEntry // what the entries stand for, in their order
-	fresh   []*entry               // that no journal lists yet
-	leaving list.List              // of *entry: about to leave, who said so last at the back
-	// withheld would leave, but their events are found by nothing else yet.
+	set     []storage.JournalEntry // journal entries of entries, sorted
+	fresh   []*entry               // not listed by any journal yet
+	leaving list.List              // of *entry: about to be removed, newest last
+	// withheld are idle, but nothing else records their events yet.
 	withheld  map[*entry]bool
-	withheldN int64 // counts how often anybody was
-	// mayLeave is nil if everybody may go.
+	withheldN int64 // last value of entry.withheld
+	// mayLeave is nil if every entry may be removed.
 	mayLeave func(conversation.Key) bool
 	waiting  []waiter // for the next write
 	flying   []waiter // for the write in flight
 	numbers  series.Series
-	flushNow bool      // the next write does not wait for who leaves
-	gathered time.Time // no journal is written before
-	dirty    bool      // the set differs from what was written last, apart from who leaves
+	flushNow bool      // the next write does not wait for leaving entries
+	gathered time.Time // earliest time of the next write
+	dirty    bool      // the set differs from the last write, apart from leaving entries
 	kick     chan struct{}
 
-	// The fields below belong to run.
+	// The fields below belong to Run.
 	writer   *storage.JournalWriter
-	snapshot []storage.JournalEntry // the set as the write in flight has it
-	deleting chan int64             // gives below which nothing is left when a deletion is over; nil if none runs
+	snapshot []storage.JournalEntry // the set of the write in flight
+	deleting chan int64             // receives the lowest number left after a deletion; nil if none runs
 }
 
-// NewJournal returns the journal of an incarnation, which lists nothing yet.
+// NewJournal returns the empty journal of an incarnation.
 func NewJournal(b storage.Bucket, member string, log *slog.Logger) *Journal {
 	return &Journal{
 		bucket: b, member: member, log: log, entries: map[ID]*entry{}, withheld: map[*entry]bool{}, numbers: series.Begin(),
@@ -130,15 +125,15 @@ func NewJournal(b storage.Bucket, member string, log *slog.Logger) *Journal {
 	}
 }
 
-// HoldUntil has those stay that would leave until may says that they may, which is asked
-// about each and must not block. It is called before anything is listed.
+// HoldUntil keeps idle entries listed until may returns true for them. may must not block. HoldUntil
+// is called before the first List.
 func (j *Journal) HoldUntil(may func(conversation.Key) bool) { j.mayLeave = may }
 
-// Member is the incarnation whose journal it is.
+// Member returns the incarnation that owns the journal.
 func (j *Journal) Member() string { return j.member }
 
-// List makes the journal list a writer at a position and calls done once it does,
-// from a goroutine of the journal or before it returns.
+// List lists a writer at a position and calls done once it is listed, from a goroutine of the journal
+// or before List returns.
 func (j *Journal) List(id ID, seq int64, done func()) {
 	if !j.awaits(id) {
 		done()
@@ -149,7 +144,7 @@ func (j *Journal) List(id ID, seq int64, done func()) {
 	if e == nil {
 		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: seq})
 	}
-	if j.opens(id.Conv) { // The end of that opening, which comes at the same time, joins the journal.
+	if j.opens(id.Conv) { // The end of the opening comes at the same time and joins this write.
 		j.gather()
 	}
 	j.await(waiter{e: e, done: done})
@@ -169,9 +164,8 @@ func (j *Journal) opens(conv conversation.Key) bool {
 	return false
 }
 
-// Opening makes the journal say that a conversation is about to be opened and calls done
-// as list does. Nothing is owed for it: it is there so that whoever finds the journal of a
-// node that died knows over what.
+// Opening lists that a conversation is about to be opened and calls done as List does. The entry is no
+// pending work. It tells the reader of a crashed node's journal which conversations were being opened.
 func (j *Journal) Opening(id ID, done func()) {
 	j.mu.Lock()
 	j.await(waiter{e: j.opening(id), done: done})
@@ -187,7 +181,7 @@ func (j *Journal) opening(id ID) *entry {
 	return e
 }
 
-// OpeningListed is opening, and waits until the journal says so.
+// OpeningListed is Opening, and waits until the entry is listed.
 func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	listed := make(chan struct{})
 	j.mu.Lock()
@@ -200,9 +194,9 @@ func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	}
 }
 
-// Opened takes back what opening has said, and reports whether it had. The caller nudges the
-// journal soon: one that goes on to say it makes a suspect of the conversation when the node
-// dies of something else.
+// Opened removes the entry of Opening and reports whether there was one. The caller signals the
+// journal soon: as long as the entry is listed, a crash with another cause makes the conversation a
+// suspect.
 func (j *Journal) Opened(id ID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,23 +205,23 @@ func (j *Journal) Opened(id ID) bool {
 		return false
 	}
 	j.remove(e)
-	j.dirty, j.flushNow = true, j.flushNow || e.first <= j.numbers.Newest // else no journal has it
+	j.dirty, j.flushNow = true, j.flushNow || e.first <= j.numbers.Newest // else it was never listed
 	j.gather()
 	return true
 }
 
-// gather lets others join the next journal. The caller holds mu.
+// gather delays the next write so that others join it. The caller holds mu.
 func (j *Journal) gather() {
 	if now := time.Now(); !now.Before(j.gathered) {
 		j.gathered = now.Add(gatherOpenings)
 	}
 }
 
-// await calls who waits once their entry is listed. The caller holds mu, which is released.
+// await calls w.done once its entry is listed. The caller holds mu; await releases it.
 func (j *Journal) await(w waiter) {
 	j.stay(w.e)
 	switch {
-	case j.numbers.Behind || w.e.first > j.numbers.Newest: // Nothing that may count lists it.
+	case j.numbers.Behind || w.e.first > j.numbers.Newest: // not listed, or only in an abandoned write
 		j.waiting = append(j.waiting, w)
 	case w.e.first > j.numbers.Landed:
 		j.flying = append(j.flying, w)
@@ -242,8 +236,8 @@ func (j *Journal) await(w waiter) {
 	j.Nudge()
 }
 
-// Unlist lets a writer go whose idle state is durable, as soon as its events, too, are
-// stored or will be found.
+// Unlist removes a writer whose idle state is durable, as soon as its events are stored or will be
+// found.
 func (j *Journal) Unlist(id ID) {
 	j.mu.Lock()
 	e := j.entry(id)
@@ -253,7 +247,7 @@ func (j *Journal) Unlist(id ID) {
 	case e == nil || e.leaving != nil:
 	case j.mayLeave == nil:
 		first = j.depart(e)
-	default: // Before it is asked about, so that release finds it once the answer is another.
+	default: // Register before calling mayLeave, so that Release finds it if the answer changes.
 		j.stay(e)
 		j.withheldN++
 		e.withheld, j.withheld[e] = j.withheldN, true
@@ -263,21 +257,21 @@ func (j *Journal) Unlist(id ID) {
 	if held.entry != nil && j.mayLeave(id.Conv) {
 		j.free(held)
 	}
-	// While somebody leaves, run looks again by itself.
+	// With earlier leaving entries, Run has a timer already.
 	if first {
 		j.Nudge()
 	}
 }
 
-// depart puts an entry among those about to leave and reports whether it is the only
-// one. The caller holds mu.
+// depart moves an entry to the leaving ones and reports whether it is the only one. The caller holds
+// mu.
 func (j *Journal) depart(e *entry) bool {
 	j.stay(e)
 	e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
 	return j.leaving.Len() == 1
 }
 
-// Release lets those go that were withheld and may leave by now.
+// Release removes the withheld entries that may leave now.
 func (j *Journal) Release() {
 	var held []asked
 	j.mu.Lock()
@@ -290,7 +284,7 @@ func (j *Journal) Release() {
 	j.free(held...)
 }
 
-// free lets those go that may leave, unless they were listed anew since they were asked about.
+// free moves entries to the leaving ones, unless they were listed again after the call of mayLeave.
 func (j *Journal) free(held ...asked) {
 	first := false
 	j.mu.Lock()
@@ -305,7 +299,7 @@ func (j *Journal) free(held ...asked) {
 	}
 }
 
-// Answered removes an entry whose conversation's owner has answered a poke.
+// Answered removes an entry whose owner has answered a probe.
 func (j *Journal) Answered(id ID) {
 	j.mu.Lock()
 	if e := j.entries[id]; e != nil {
@@ -323,21 +317,21 @@ func (j *Journal) Held() []storage.JournalEntry {
 	return slices.Clone(j.set)
 }
 
-// listsOnly reports whether the set has entries of one conversation at most.
+// listsOnly reports whether the set has no entries of other conversations.
 func (j *Journal) listsOnly(key conversation.Key) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !slices.ContainsFunc(j.set, func(e storage.JournalEntry) bool { return e.Conv != key })
 }
 
-// Size counts the entries of the set, and those of them that are not about to leave it.
+// Size returns the number of entries, and the number of those that are not about to be removed.
 func (j *Journal) Size() (all, owed int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.set), len(j.set) - j.leaving.Len() - len(j.withheld)
 }
 
-// add puts a writer into the set. The caller holds mu, as for the next four.
+// add adds an entry to the set. The caller holds mu, as for the next four functions.
 func (j *Journal) add(as storage.JournalEntry) *entry {
 	id := idOf(as)
 	e := &entry{id: id, first: unlisted}
@@ -349,7 +343,7 @@ func (j *Journal) add(as storage.JournalEntry) *entry {
 	return e
 }
 
-// remove takes an entry out of the set.
+// remove removes an entry from the set.
 func (j *Journal) remove(e *entry) {
 	j.stay(e)
 	at, _ := j.find(e.id)
@@ -358,14 +352,14 @@ func (j *Journal) remove(e *entry) {
 	e.gone = true
 }
 
-// find returns where an entry is in the set, or belongs.
+// find returns the index of an entry in the set, or its insertion point.
 func (j *Journal) find(id ID) (int, bool) {
 	return slices.BinarySearchFunc(j.set, id, func(e storage.JournalEntry, id ID) int {
 		return idOf(e).compare(id)
 	})
 }
 
-// stay makes sure that an entry is not about to leave.
+// stay cancels a pending removal of an entry.
 func (j *Journal) stay(e *entry) {
 	if e.leaving != nil {
 		j.leaving.Remove(e.leaving)
@@ -377,7 +371,7 @@ func (j *Journal) stay(e *entry) {
 	}
 }
 
-// leave removes the entries that are about to leave for at least linger.
+// leave removes the entries that have been leaving for at least linger.
 func (j *Journal) leave(linger time.Duration) {
 	for el := j.leaving.Front(); el != nil; el = j.leaving.Front() {
 		e := el.Value.(*entry)
@@ -388,11 +382,10 @@ func (j *Journal) leave(linger time.Duration) {
 	}
 }
 
-// Nudge has the journal look at once what is to be written. It does not block.
+// Signal makes Run check for a due write. It does not block.
 func (j *Journal) Nudge() { nudge(j.kick) }
 
-// nudge wakes who receives from ch, whose capacity is 1, unless a wake-up waits there
-// already. It does not block.
+// signal sends on ch, whose capacity is 1, unless a signal is pending. It does not block.
 func nudge(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -434,8 +427,7 @@ func (j *Journal) Run(ctx context.Context) {
 	}
 }
 
-// due reports whether a journal is to be written now, or after how long for the
-// sake of entries that leave; 0 is never.
+// due reports whether a write is due now, or the time until leaving entries need one; 0 is never.
 func (j *Journal) due() (wait time.Duration, ready bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -452,7 +444,7 @@ func (j *Journal) due() (wait time.Duration, ready bool) {
 	return wait, wait == 0 && (j.dirty || last != nil)
 }
 
-// write stores the set under the next number and reports whether to go on.
+// write stores the set under the next number and reports whether Run continues.
 func (j *Journal) write(ctx context.Context) bool {
 	next := j.compose()
 	err := j.store(ctx, next)
@@ -476,7 +468,7 @@ func (j *Journal) write(ctx context.Context) bool {
 	return true
 }
 
-// compose takes the snapshot that the next number gets.
+// compose takes the snapshot of the set for the next number.
 func (j *Journal) compose() storage.Journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -493,7 +485,7 @@ func (j *Journal) compose() storage.Journal {
 	return storage.Journal{Member: j.member, N: n, Entries: j.snapshot}
 }
 
-// land records that the journal n landed and returns who waited for it.
+// land records that journal n landed and returns its waiters.
 func (j *Journal) land(n int64) []waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -511,8 +503,7 @@ func (j *Journal) land(n int64) []waiter {
 	return listed
 }
 
-// abandon leaves the number in flight behind: its outcome is unknown, so nothing
-// rests on it.
+// abandon skips the number in flight. Its outcome is unknown, so no waiter relies on it.
 func (j *Journal) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -520,11 +511,10 @@ func (j *Journal) abandon() {
 	j.waiting, j.flying = append(j.flying, j.waiting...), nil
 }
 
-// sweepOwn starts to delete the journals that the newest landed one replaces, when
-// nobody waits for the next write or there are many. It runs beside the writes: who
-// waits for one must not wait for deletions, unless these are so slow that too many
-// journals wait for them. What a failure leaves behind is junk that the next sweep
-// removes.
+// sweepOwn starts the deletion of journals that the newest landed one replaces, if no waiter needs the
+// next write or if there are many. It runs concurrently with writes, so that waiters do not wait for
+// deletions, unless too many journals accumulate. The next sweep removes leftovers of a failed
+// deletion.
 func (j *Journal) sweepOwn(ctx context.Context) {
 	j.mu.Lock()
 	n, from, waited := j.replacing(), j.numbers.Swept, len(j.waiting) > 0
@@ -542,7 +532,7 @@ func (j *Journal) sweepOwn(ctx context.Context) {
 		defer cancel()
 		err := storage.DeleteJournal(limited, j.bucket, keys)
 		if ctx.Err() != nil {
-			over <- from // close tries again
+			over <- from // Close retries
 			return
 		}
 		if err != nil {
@@ -552,8 +542,7 @@ func (j *Journal) sweepOwn(ctx context.Context) {
 	}()
 }
 
-// endDeletion waits for the deletion that runs, if there is one, and returns below which
-// number nothing is left.
+// endDeletion waits for a running deletion and returns the lowest number left.
 func (j *Journal) endDeletion() int64 {
 	if j.deleting != nil {
 		j.deleted(<-j.deleting)
@@ -563,7 +552,7 @@ func (j *Journal) endDeletion() int64 {
 	return j.numbers.Swept
 }
 
-// deleted notes that nothing is left below a number.
+// deleted records that no journal below n is left.
 func (j *Journal) deleted(n int64) {
 	j.deleting = nil
 	j.mu.Lock()
@@ -571,8 +560,7 @@ func (j *Journal) deleted(n int64) {
 	j.numbers.Swept = n
 }
 
-// removeStale deletes those of the stored keys that are older than the newest landed
-// journal.
+// removeStale deletes the stored keys that are older than the newest landed journal.
 func (j *Journal) removeStale(ctx context.Context, keys []string) error {
 	j.mu.Lock()
 	old := j.numbers.Stale(keys, j.key)
@@ -589,13 +577,12 @@ func (j *Journal) unswept(n int64) []string {
 	return j.numbers.Replaced(n, j.key)
 }
 
-// key is that of a number. A node has one journal, in shard 0.
+// key returns the key of a number. A node has one journal, in shard 0.
 func (j *Journal) key(n int64) string { return storage.JournalKey(j.member, n) }
 
-// Close removes the journal of a node that owes nothing any more. It is called
-// after run has returned; a node that still owes something leaves its journal to
-// the next sweep. That one says of no conversation that it is about to be opened: the node
-// does not die of any.
+// Close removes the journal of a node without pending work. It is called after Run has returned. A
+// node with pending work leaves its journal to the next sweep, without openings, because the node does
+// not crash over them.
 func (j *Journal) Close(ctx context.Context) {
 	if j.mayLeave != nil {
 		j.Release()

@@ -20,12 +20,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// scripted is a bucket whose writes wait for the test's verdict.
+// scripted is a bucket whose writes wait for a result from the test.
 type scripted struct {
-	storage.Bucket // nil: nothing else is used
+	storage.Bucket // nil: unused
 	tb             testing.TB
 	puts           chan *heldPut
-	stuck          atomic.Bool // deletions are not answered
+	stuck          atomic.Bool // deletions hang
 
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -114,7 +114,7 @@ func writer(conv, nonce string) ID {
 	return ID{conversation.Address{Agent: "a", ID: conv}.Key(), storage.Nonce(nonce)}
 }
 
-// list asks for a writer and returns whether it was called back so far.
+// list lists a writer; listed reports whether it was called back.
 func (b *bench) list(id ID) (listed func() bool) {
 	done := make(chan struct{})
 	b.j.List(id, 7, func() { close(done) })
@@ -129,7 +129,7 @@ func (b *bench) list(id ID) (listed func() bool) {
 	}
 }
 
-// put waits for the next write and checks its number and whom it lists.
+// put waits for the next write and checks its number and entries.
 func (b *bench) put(n int64, want ...ID) *heldPut {
 	b.Helper()
 	p := <-b.bucket.puts
@@ -154,7 +154,7 @@ func (b *bench) put(n int64, want ...ID) *heldPut {
 	return p
 }
 
-// quiet checks that nothing is written for a time.
+// quiet checks that nothing is written for d.
 func (b *bench) quiet(d time.Duration) {
 	b.Helper()
 	select {
@@ -235,7 +235,7 @@ func TestJournalKeepsWhoComesBackWithinTheLinger(t *testing.T) {
 		}
 		b.quiet(time.Hour)
 
-		// Who lingers stays listed when others are written.
+		// A lingering entry stays listed in writes for others.
 		b.j.Unlist(one)
 		second := b.list(two)
 		b.put(1, one, two).verdict <- nil
@@ -282,7 +282,7 @@ func TestJournalLeavesARefusedNumberBehind(t *testing.T) {
 		b.want("listed while the newest number is left behind", b.list(one)(), false)
 		b.wantStored(0)
 		p = b.put(2, one, two)
-		b.wantStored(0) // The landed one goes only after its successor has landed.
+		b.wantStored(0) // The landed one is deleted only after its successor has landed.
 		p.verdict <- nil
 		b.want("listed once landed", second(), true)
 		b.wantStored(2)
@@ -319,7 +319,7 @@ func TestJournalBoundsItsGarbage(t *testing.T) {
 		b.list(ids[0])
 		for n := range int64(3 * series.MaxReplaced) {
 			p := b.put(n, ids...)
-			ids = append(ids, writer(string(rune('a'+n)), "n")) // somebody always waits for the next write
+			ids = append(ids, writer(string(rune('a'+n)), "n")) // there is always a waiter for the next write
 			b.list(ids[len(ids)-1])
 			p.verdict <- nil
 			synctest.Wait()
@@ -332,8 +332,8 @@ func TestJournalBoundsItsGarbage(t *testing.T) {
 	})
 }
 
-// TestJournalWritesBesideDeletions checks that a deletion without an answer holds up
-// no write, until too many journals wait to be deleted.
+// TestJournalWritesDuringDeletions: a hung deletion delays no write, until too many journals wait for
+// deletion.
 func TestJournalWritesBesideDeletions(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		b.bucket.stuck.Store(true)
@@ -367,7 +367,7 @@ func TestJournalTellsWhoAskedDuringTheWrite(t *testing.T) {
 		b.want("listed by a write in flight", again(), false)
 		p.verdict <- nil
 		b.want("listed once landed", first() && again(), true)
-		b.quiet(time.Hour) // The second asked for no write of its own.
+		b.quiet(time.Hour) // The second needed no write of its own.
 	})
 }
 
@@ -394,7 +394,7 @@ func TestJournalKeepsAnEntryUntilItsWriterOrAnAnswerLetsItGo(t *testing.T) {
 		first := b.list(old)
 		b.put(0, old).verdict <- nil
 		b.want("listed", first(), true)
-		second := b.list(young) // the conversation was opened anew; the old writer is fenced
+		second := b.list(young) // the conversation was reopened; the old writer is fenced
 		b.put(1, old, young).verdict <- nil
 		b.want("listed", second(), true)
 		b.j.Unlist(young)
@@ -448,7 +448,7 @@ func TestJournalClose(t *testing.T) {
 			b.wantStored(1)
 		})
 	})
-	t.Run("owes, and opens", func(t *testing.T) { // It does not die of what it opens.
+	t.Run("owes, and opens", func(t *testing.T) { // The node does not crash over it.
 		journalBench(t, func(b *bench) {
 			one, opening := writer("1", "n1"), writer("2", "n2-opening")
 			b.list(one)
@@ -480,15 +480,15 @@ func TestJournalClose(t *testing.T) {
 	})
 }
 
-// TestJournalReleasesWhoMayLeaveMeanwhile: who is told at the very moment of the refusal
-// that answers have changed finds who was refused.
+// TestJournalReleaseDuringRefusal: a Release at the time that mayLeave refuses finds the refused
+// entry.
 func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one := writer("1", "n1")
 		asked := 0
 		b.j.HoldUntil(func(conversation.Key) bool {
 			if asked++; asked == 1 {
-				b.j.Release() // All is shipped by the time that no is heard.
+				b.j.Release() // All events are shipped between the call and its result.
 				return false
 			}
 			return true
@@ -502,8 +502,8 @@ func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
 	})
 }
 
-// TestJournalSaysAgainWhatIsStillOpened: the end of one activation takes back what the next of the
-// same writer waits for, unless that has given up.
+// TestJournalRelistsAnOpening: the end of one activation removes the entry that the next of the same
+// writer waits for. It is listed again unless the wait was canceled.
 func TestJournalSaysAgainWhatIsStillOpened(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		opening := writer("1", "n1-opening")
@@ -532,8 +532,8 @@ func TestJournalSaysAgainWhatIsStillOpened(t *testing.T) {
 	})
 }
 
-// TestJournalSaysWhatIsOpened: what is about to be opened stands in a journal of its own, and
-// goes at once when it is. It is no listing of a writer.
+// TestJournalListsOpenings: an opening is written immediately and removed immediately after its end.
+// It does not list a writer.
 func TestJournalSaysWhatIsOpened(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		opening, one := writer("1", "n1-opening"), writer("1", "n1")

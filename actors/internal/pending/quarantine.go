@@ -15,44 +15,43 @@ import (
 )
 
 const (
-	// quarantineTimeout bounds the write that sets a conversation aside.
+	// quarantineTimeout bounds the write that quarantines a conversation.
 	quarantineTimeout = 30 * time.Second
-	// expireSuspectsTimeout bounds the write which says that crashes are past.
+	// expireSuspectsTimeout bounds the write that expires crashes.
 	expireSuspectsTimeout = 5 * time.Second
-	// expireTogether is how many crashes are forgiven by one write while others wait.
+	// expireTogether is the number of crashes expired by one write while other suspects wait.
 	expireTogether = 16
-	// firstLookTimeout bounds what a start waits to learn what must not be opened.
+	// initialScanTimeout bounds the scan at start for conversations that must not be opened.
 	firstLookTimeout = 5 * time.Second
 )
 
-// Asides knows which conversations are quarantined, and which are suspects: those that were
-// being opened when a node crashed. Suspects are opened alone, so that the next crash
-// names one.
+// Quarantine knows the quarantined conversations and the suspects: those that were being opened when a
+// node crashed. Suspects are opened alone, so that the next crash identifies one.
 //
-// It is what the last look at the bucket has found. Safe for concurrent use.
+// It reflects the last scan of the bucket. Safe for concurrent use.
 type Quarantine struct {
-	limit int           // failures, and crashes that count, after which a conversation is quarantined
+	limit int           // number of failures, or of crashes that count, for a quarantine
 	turn  chan struct{} // holds an element while a suspect is being opened here
 
 	mu        sync.Mutex
 	set       map[conversation.Key]bool
-	fresh     map[conversation.Key]bool // quarantined by this node since a look began
-	soon      map[conversation.Key]bool // about to be quarantined for failures of this node
+	fresh     map[conversation.Key]bool // quarantined by this node since the last scan began
+	soon      map[conversation.Key]bool // being quarantined for failures on this node
 	crashes   map[conversation.Key][]crash
-	past      []storage.JournalEntry         // crashes over what was opened since, to be forgiven
-	urgent    bool                           // some of these were named
-	waiting   int                            // suspects that wait for their turn
+	past      []storage.JournalEntry         // crashes over conversations opened since, to be expired
+	urgent    bool                           // past has named crashes
+	waiting   int                            // suspects waiting for their turn
 	vain      map[conversation.Key]int       // unanswered probes of a suspect
 	releasing conversation.Key               // quarantined, and being opened alone; "" is none
-	due       map[conversation.Key]time.Time // when a quarantined conversation is tried again
+	due       map[conversation.Key]time.Time // next try of a quarantined conversation
 }
 
-// crash is what a journal reports of a node that crashed while it opened or read a conversation.
+// crash is a journal entry of a node that crashed while it opened or read a conversation.
 type crash struct {
 	ref   storage.JournalRef
 	entry storage.JournalEntry
-	// named: nothing else was being opened or read. counts: nor worked on. paused: the opening
-	// had not begun, so that the crash had another cause.
+	// named: no other conversation was being opened or read. counts: named, and the node had no other
+	// work. paused: the opening had not begun, so the crash had another cause.
 	named, counts, paused bool
 }
 
@@ -71,23 +70,23 @@ func (a *Quarantine) has(key conversation.Key) bool {
 	return a.set[key]
 }
 
-// Suspects reports whether a node crashed while it opened a conversation, or read its log.
+// Suspects reports whether a node crashed while it opened a conversation or read its log.
 func (a *Quarantine) Suspects(key conversation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.crashes[key]) > 0
 }
 
-// evidence counts the crashes over a conversation while nothing else was being opened, and those
-// that count against it.
+// evidence returns the number of named crashes over a conversation, and of those that count against
+// it.
 func (a *Quarantine) evidence(key conversation.Key) (named, counted int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count(key)
 }
 
-// count is evidence. A crash in the pause before an opening takes one back: where nodes crash for
-// another reason, that happens far more often than a crash in the opening. The caller holds mu.
+// count is evidence with mu held. A crash in the pause before an opening cancels one that counts. If
+// nodes crash for another reason, such crashes are far more frequent than crashes in the opening.
 func (a *Quarantine) count(key conversation.Key) (named, counted int) {
 	for _, c := range a.crashes[key] {
 		switch {
@@ -103,15 +102,15 @@ func (a *Quarantine) count(key conversation.Key) (named, counted int) {
 	return named, max(0, counted)
 }
 
-// Count is how many conversations are quarantined.
+// Count returns the number of quarantined conversations.
 func (a *Quarantine) Count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.set)
 }
 
-// Refused is the error of requests to a conversation that is quarantined, or is about to be; nil
-// for any other.
+// Refused returns the error of requests to a conversation that is quarantined or about to be, else
+// nil.
 func (a *Quarantine) Refused(key conversation.Key) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,14 +120,14 @@ func (a *Quarantine) Refused(key conversation.Key) error {
 	return &conversation.Error{Code: conversation.CodeQuarantined}
 }
 
-// look begins to find out what is quarantined.
+// beginScan starts a listing of the quarantined conversations.
 func (a *Quarantine) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.fresh)
 }
 
-// looked takes what was found, and returns what is quarantined no more.
+// endScan stores the listed conversations and returns those that are no longer quarantined.
 func (a *Quarantine) looked(found []conversation.Key) (back []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,8 +149,8 @@ func (a *Quarantine) looked(found []conversation.Key) (back []conversation.Key) 
 	return back
 }
 
-// begin reports whether a conversation is to be quarantined, which end ends: a second time
-// might come after it was put back.
+// begin reports whether the caller may quarantine a conversation, which end concludes. A concurrent
+// second attempt could undo a release.
 func (a *Quarantine) begin(key conversation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,7 +173,7 @@ func (a *Quarantine) add(key conversation.Key) {
 	a.set[key], a.fresh[key] = true, true
 }
 
-// suspect takes which nodes have crashed over which conversations.
+// suspect stores the crashes per conversation.
 func (a *Quarantine) suspect(crashes map[conversation.Key][]crash) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -182,7 +181,7 @@ func (a *Quarantine) suspect(crashes map[conversation.Key][]crash) {
 	maps.DeleteFunc(a.vain, func(key conversation.Key, _ int) bool { return crashes[key] == nil })
 }
 
-// clear ends the suspicion of a conversation that was opened, and returns the crashes over it.
+// clear removes the suspicion of a conversation that was opened, and returns the crashes over it.
 func (a *Quarantine) clear(key conversation.Key) []crash {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +193,7 @@ func (a *Quarantine) clear(key conversation.Key) []crash {
 	return crashes
 }
 
-// takePast returns the crashes to be forgiven, once there are some and it is worth a write.
+// takePast returns the crashes to expire, if they justify a write.
 func (a *Quarantine) takePast() []storage.JournalEntry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,8 +205,7 @@ func (a *Quarantine) takePast() []storage.JournalEntry {
 	return past
 }
 
-// named returns the conversations over which nodes crashed while nothing else was being opened,
-// those that most crashed over first.
+// named returns the conversations with named crashes, those with most crashes first.
 func (a *Quarantine) named() (keys []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -223,7 +221,7 @@ func (a *Quarantine) named() (keys []conversation.Key) {
 	return keys
 }
 
-// asked takes note of whether a suspect that was asked for has answered.
+// probed records whether a probe of a suspect was answered.
 func (a *Quarantine) asked(key conversation.Key, answered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -234,8 +232,7 @@ func (a *Quarantine) asked(key conversation.Key, answered bool) {
 	a.vain[key]++
 }
 
-// order is that in which suspects are asked for: those that have not answered come last,
-// those that fewest nodes crashed over first.
+// order sorts suspects for probing: by unanswered probes, then by named crashes, both ascending.
 func (a *Quarantine) order(keys []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,7 +245,7 @@ func (a *Quarantine) order(keys []conversation.Key) {
 	})
 }
 
-// enter waits until no other suspect is being opened here. Whoever entered leaves.
+// enter waits until no other suspect is being opened here. The caller calls leave after success.
 func (a *Quarantine) enter(ctx context.Context) error {
 	a.mu.Lock()
 	a.waiting++
@@ -268,7 +265,7 @@ func (a *Quarantine) enter(ctx context.Context) error {
 
 func (a *Quarantine) leave() { <-a.turn }
 
-// setAside quarantines a conversation.
+// quarantine quarantines a conversation.
 func (w *Sweeper) quarantine(ctx context.Context, key conversation.Key, why string, failures int) error {
 	ctx, cancel := context.WithTimeout(ctx, quarantineTimeout)
 	defer cancel()
@@ -286,8 +283,8 @@ func (w *Sweeper) quarantine(ctx context.Context, key conversation.Key, why stri
 	return nil
 }
 
-// Failed counts that a log cannot be opened, for a reason that stays, and returns what sets
-// the conversation aside when that is too often, else nil.
+// Failed counts a permanent failure to open a log. At the limit it returns a function that quarantines
+// the conversation, otherwise nil.
 func (w *Sweeper) Failed(key conversation.Key, why error) (quarantine func(context.Context)) {
 	n := w.unread.failed(key, w.o.Every)
 	if n < w.Quarantine.limit || !w.Quarantine.begin(key) {
@@ -297,19 +294,18 @@ func (w *Sweeper) Failed(key conversation.Key, why error) (quarantine func(conte
 		defer w.Quarantine.end(key)
 		err := w.quarantine(ctx, key, why.Error(), n)
 		if err == nil {
-			w.unread.opened(key) // Put back, it begins anew.
+			w.unread.opened(key) // A released conversation starts with no failures.
 		} else if ctx.Err() == nil {
 			w.o.Logger.Error("set conversation aside", "conversation", string(key), "err", err)
 		}
 	}
 }
 
-// IsNews notes why a log cannot be opened, and reports whether it is not what was noted
-// last.
+// IsNewCause records why a log cannot be opened, and reports whether the cause differs from the last
+// one.
 func (w *Sweeper) IsNews(key conversation.Key, err error) bool { return w.unread.news(key, err) }
 
-// Survived takes note of a conversation that was opened here: the crashes over it before had
-// another cause.
+// Survived records that a conversation was opened here: earlier crashes over it had another cause.
 func (w *Sweeper) Survived(key conversation.Key) {
 	w.unread.opened(key)
 	for _, c := range w.Quarantine.clear(key) {
@@ -317,7 +313,7 @@ func (w *Sweeper) Survived(key conversation.Key) {
 	}
 }
 
-// loadQuarantine finds out what is quarantined.
+// loadQuarantine lists the quarantined conversations.
 func (w *Sweeper) loadQuarantine(ctx context.Context) error {
 	w.Quarantine.look()
 	keys, err := storage.ListQuarantine(ctx, w.o.Bucket)
@@ -330,10 +326,9 @@ func (w *Sweeper) loadQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// FirstLook lists what must not be opened, before anything is, and tries the suspects that nodes
-// have crashed over: nothing else is under way here yet. A bucket that does not answer soon holds
-// up no start: then nothing is known until it has answered a sweep. The quarantined are listed
-// first: a journal that comes slowly must not keep them unknown.
+// InitialScan lists the conversations that must not be opened, before any is, and tries the suspects
+// with named crashes while the node has no other work. It is bounded: if the bucket does not answer, a
+// later sweep does this. The quarantine is listed first, so that a slow journal does not delay it.
 func (w *Sweeper) FirstLook(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, firstLookTimeout)
 	defer cancel()

@@ -7,15 +7,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// SlowOpening is how long a log may be read for a caller before the journal says so.
+// SlowOpening is the time after which a log read for a caller is listed in the journal.
 const SlowOpening = 250 * time.Millisecond
 
-// EnterOpening lets an activation read its log, unless the conversation is quarantined. A suspect
-// is opened alone. Where a sweep or a timer asks, no other node may know of
-// the conversation, and it is asked for again and again: so the journal lists first, under
-// id, that it is about to be opened. Callers do not wait for that, unless reading takes
-// long, or a node has crashed shortly before. Read is called when the log is read, and leave, also after an error, when the
-// machine has it.
+// EnterOpening permits an activation to read its log, unless the conversation is quarantined. A
+// suspect is opened alone. If announced is set, a sweep or a timer asked and repeats its request,
+// while no other node may know of the conversation: the journal first lists the opening under id.
+// Openings for callers are listed only if reading is slow or if a node has crashed recently. The
+// caller calls read when the log is read, and leave, even after an error, when the machine has it.
 func (w *Sweeper) EnterOpening(ctx context.Context, id ID, announced bool) (read, leave func(), err error) {
 	read = func() {}
 	if w.Quarantine.isReleasing(id.Conv) { // The gate is closed for it, and the journal lists it.
@@ -36,16 +35,16 @@ func (w *Sweeper) EnterOpening(ctx context.Context, id ID, announced bool) (read
 	return read, leave, w.Journal.OpeningListed(ctx, id)
 }
 
-// AnnounceOpening has the journal say what was begun for callers, because a sweep or a timer
-// asks by now. A suspect may wait for its turn: it is listed of when that comes.
+// AnnounceOpening lists an opening that began for callers, because a sweep or a timer now asks for it
+// too. A suspect that waits for its turn is listed then.
 func (w *Sweeper) AnnounceOpening(id ID) {
 	if announcesOpening() && !w.Quarantine.Suspects(id.Conv) {
 		w.Journal.Opening(id, func() {})
 	}
 }
 
-// Reading is called before a log is read without opening the conversation, as for readers, and
-// over when it was read. A suspect is read alone.
+// Reading permits a read of a log without opening the conversation, as for readers. The caller calls
+// over after the read. A suspect is read alone.
 func (w *Sweeper) Reading(ctx context.Context, key conversation.Key) (over func(), err error) {
 	leave, alone, err := w.enterAlone(ctx, key)
 	if alone || err != nil {
@@ -73,7 +72,7 @@ func (w *Sweeper) Reading(ctx context.Context, key conversation.Key) (over func(
 	}, nil
 }
 
-// AnnounceReading is Reading for a log that is not a suspect's. It waits for a limited time.
+// AnnounceReading is Reading for a log that is not a suspect's, with a bounded wait.
 func (w *Sweeper) AnnounceReading(key conversation.Key) (over func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), soloTimeout)
 	defer cancel()
@@ -87,8 +86,7 @@ func (w *Sweeper) AnnounceReading(key conversation.Key) (over func()) {
 	}
 }
 
-// announceReading has the journal list that a log is being read if that takes long, until over is
-// called.
+// announceReading lists a slow read of a log until over is called.
 func (w *Sweeper) announceReading(key conversation.Key) (over func()) {
 	if !announcesReading() {
 		return func() {}
@@ -107,8 +105,8 @@ func (w *Sweeper) endReading(id ID) {
 	}
 }
 
-// listIfSlow makes an entry of an opening unless the function that it returns is called
-// soon. After that one has returned the entry is there or never will be.
+// listIfSlow lists an opening unless over is called soon. After over returns, the entry is listed or
+// never will be.
 func (w *Sweeper) listIfSlow(id ID) (over func()) {
 	listed := make(chan struct{})
 	slow := time.AfterFunc(SlowOpening, func() {
@@ -122,11 +120,11 @@ func (w *Sweeper) listIfSlow(id ID) (over func()) {
 	}
 }
 
-// afterCrash is for how long a node that found another has crashed lists every opening and read before
-// it begins: the next crash may come at once.
+// afterCrash is the time after a detected crash in which every opening and read is listed before it
+// begins, because the next crash may follow soon.
 const afterCrash = 10 * time.Minute
 
-// isAfterCrash reports whether this node has found shortly before that another, or the one before it, crashed.
+// isAfterCrash reports whether this node found the journal of a crashed node within afterCrash.
 func (w *Sweeper) isAfterCrash() bool {
 	at := w.crashed.Load()
 	return at != nil && time.Since(*at) < afterCrash

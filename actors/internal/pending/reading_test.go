@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// inBubble runs a test in virtual time on a sweeper whose journal is written.
+// inBubble runs a test in virtual time with a sweeper whose journal runs.
 func inBubble(t *testing.T, test func(t *testing.T, r *Sweeper, bucket storage.Bucket)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
@@ -37,7 +37,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *Sweeper, bucket storage.B
 	})
 }
 
-// listedNow returns what the newest journal of this node lists.
+// listedNow returns the entries of this node's newest journal.
 func listedNow(t *testing.T, bucket storage.Bucket) []storage.JournalEntry {
 	t.Helper()
 	refs, err := storage.Journals(t.Context(), bucket)
@@ -56,8 +56,8 @@ func listedNow(t *testing.T, bucket storage.Bucket) []storage.JournalEntry {
 	return nil
 }
 
-// TestSlowReadIsAnnounced: a read that takes long stands in the journal until it is over, and
-// one of a suspect before it begins, one at a time.
+// TestSlowReadIsAnnounced: a slow read is listed until it ends. A read of a suspect is listed before
+// it begins, one at a time.
 func TestSlowReadIsAnnounced(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		key := listed("x", "n").Conv
@@ -111,8 +111,8 @@ func TestSlowReadIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestOpeningUnderWayIsAnnounced: a log that is being opened for a caller stands in the journal
-// once a sweep asks for the conversation, unless it is a suspect, which waits for its turn.
+// TestOpeningUnderWayIsAnnounced: an opening for a caller is listed once a sweep asks for the
+// conversation, unless it is a suspect, which waits for its turn.
 func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		id := ID{listed("x", "n").Conv, "n-opening"}
@@ -145,8 +145,8 @@ func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestOpeningsAfterACrash: a node that has found shortly before that another crashed lists the openings
-// and reads of callers before they begin.
+// TestOpeningsAfterACrash: after a detected crash, openings and reads for callers are listed before
+// they begin.
 func TestOpeningsAfterACrash(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		writeJournal(t, bucket, "dead", 0)
@@ -179,8 +179,8 @@ func TestOpeningsAfterACrash(t *testing.T) {
 	})
 }
 
-// TestCrashesThatCount: those of nodes that opened a conversation and did nothing else, until it
-// was opened. Each crash in the pause before that takes one back.
+// TestCrashesThatCount: a crash counts if the node had no other work, until the conversation was
+// opened. Each crash in the pause before an opening cancels one.
 func TestCrashesThatCount(t *testing.T) {
 	alone := func(member string) storage.JournalEntry { return marked("x", member, aloneMark) }
 	for name, tt := range map[string]struct {
@@ -220,8 +220,8 @@ func TestCrashesThatCount(t *testing.T) {
 	}
 }
 
-// TestCleanOpeningIsDurable: crashes over a conversation that was opened since count no more, also
-// for a node that starts while the journals still stand that report them.
+// TestCleanOpeningIsDurable: crashes over a conversation that was opened since do not count, even for
+// a node that starts while the journals that report them exist.
 func TestCleanOpeningIsDurable(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		e := marked("x", "dead", aloneMark)
@@ -245,7 +245,7 @@ func TestCleanOpeningIsDurable(t *testing.T) {
 	})
 }
 
-// TestSuspectIsOpenedAlone: while a suspect is opened the journal lists that, and nothing else is
+// TestSuspectIsOpenedAlone: while a suspect is opened, its opening is listed, and nothing else is
 // opened or read, for a limited time.
 func TestSuspectIsOpenedAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
@@ -324,7 +324,7 @@ func TestSuspectIsOpenedAlone(t *testing.T) {
 	})
 }
 
-// TestSuspectsThatDoNotAnswer come last, and hold up a sweep for no longer than one of them.
+// TestSuspectsThatDoNotAnswer: they come last, and delay a sweep by one timeout only.
 func TestSuspectsThatDoNotAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		var order []string

@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// release tries the quarantined conversations of this node that are due, one after the other. One
-// that opens while nothing else is under way is released, with its pending work.
+// release tries the due quarantined conversations of this node, one after the other. One that opens
+// while nothing else runs is released, with its pending work.
 func (s *stock) release(ctx context.Context, starts bool) error {
 	w := s.sweeper
 	var errs []error
@@ -27,8 +27,8 @@ func (s *stock) release(ctx context.Context, starts bool) error {
 	return errors.Join(errs...)
 }
 
-// try opens a quarantined conversation, if it is due, and releases it. That it is tried is stored
-// first: one that crashes the node is not tried again for twice as long.
+// try opens a quarantined conversation, if it is due, and releases it. The try is stored first, so
+// that one that crashes the node is retried after twice the time.
 func (w *Sweeper) try(ctx context.Context, key conversation.Key, starts bool) error {
 	a, err := storage.ReadQuarantine(ctx, w.o.Bucket, key)
 	switch {
@@ -46,7 +46,7 @@ func (w *Sweeper) try(ctx context.Context, key conversation.Key, starts bool) er
 	case since < wait:
 		w.Quarantine.notBefore(key, time.Now().Add(wait-since))
 		return nil
-	case !w.isIdle(key) && since < 2*wait: // A node at work waits for a moment without any, but not for ever.
+	case !w.isIdle(key) && since < 2*wait: // A node at work waits for an idle moment, up to a limit.
 		return nil
 	}
 	if err := w.Quarantine.enter(ctx); err != nil {
@@ -70,7 +70,7 @@ func (w *Sweeper) try(ctx context.Context, key conversation.Key, starts bool) er
 	err = storage.Release(ctx, w.o.Bucket, key, func(claim storage.JournalEntry) error { return w.probe(ctx, claim) })
 	if err != nil {
 		w.o.Logger.Warn("conversation stays quarantined", "conversation", string(key), "tries", a.Tries, "err", err)
-		return nil // It is tried again when it is due.
+		return nil // The next try follows when it is due.
 	}
 	w.Quarantine.released(key)
 	w.o.Logger.Info("conversation is released", "conversation", string(key), "tries", a.Tries)
@@ -90,14 +90,14 @@ func (a *Quarantine) dueAt(now time.Time) (keys []conversation.Key) {
 	return keys
 }
 
-// notBefore notes that a quarantined conversation is not due until a time.
+// notBefore postpones the next try of a quarantined conversation.
 func (a *Quarantine) notBefore(key conversation.Key, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.due[key] = at
 }
 
-// setReleasing notes which conversation is being tried, "" for none.
+// setReleasing sets the conversation being tried, "" for none.
 func (a *Quarantine) setReleasing(key conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *Quarantine) isReleasing(key conversation.Key) bool {
 	return a.releasing == key
 }
 
-// released ends the quarantine of a conversation here. Other nodes learn of it by their next look.
+// released ends the quarantine of a conversation on this node. Other nodes see it at their next scan.
 func (a *Quarantine) released(key conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,36 +15,36 @@ import (
 
 // Names of the rules that SetRule knows.
 const (
-	RuleWaitForJournal         = "wait for journal"         // Who is listed waits for the journals that list it.
-	RuleSweepOwnSet            = "sweep own set"            // Entries of this node whose writer stepped down are asked about.
-	RuleAwaitAnswers           = "await answers"            // A swept journal goes when every entry is answered.
+	RuleWaitForJournal         = "wait for journal"         // List waits for the journals that list the writer.
+	RuleSweepOwnSet            = "sweep own set"            // Own entries whose writer stepped down are probed.
+	RuleAwaitAnswers           = "await answers"            // A swept journal is deleted when every entry is answered.
 	RuleSweepAgain             = "sweep again"              // Sweeps recur.
-	RuleAskOwners              = "ask owners"               // An entry of this node is no answer for another's.
-	RuleAskClaimed             = "ask claimed"              // Not even if it is farther on.
-	RuleDeleteRead             = "delete read"              // A sweep deletes the keys up to what it has read.
-	RuleListWriters            = "list writers"             // An entry is of one writer.
+	RuleAskOwners              = "ask owners"               // An own entry does not answer another node's entry.
+	RuleAskClaimed             = "ask claimed"              // Not even an entry with a higher sequence.
+	RuleDeleteRead             = "delete read"              // A sweep deletes the keys up to the one it read.
+	RuleListWriters            = "list writers"             // An entry belongs to one writer.
 	RuleListInFlight           = "list in flight"           // The journal in flight must list a writer, too.
-	RuleAnnounceOpening        = "announce opening"         // Who is asked by a sweep is listed before the log is read.
-	RuleAnnounceReading        = "announce reading"         // What takes long to read is listed meanwhile.
-	RuleSuspectsTakeTurns      = "suspects take turns"      // Of those over whom nodes died one is opened at a time.
-	RuleQuarantineBeforeAnswer = "quarantine before answer" // A conversation is quarantined before its entries go.
+	RuleAnnounceOpening        = "announce opening"         // An opening for a sweep is listed before the log is read.
+	RuleAnnounceReading        = "announce reading"         // A slow read is listed while it runs.
+	RuleSuspectsTakeTurns      = "suspects take turns"      // Suspects are opened one at a time.
+	RuleQuarantineBeforeAnswer = "quarantine before answer" // A conversation is quarantined before its entries are removed.
 	RuleRecordTry              = "record try"               // A try of a quarantined conversation is stored before it begins.
 	RuleCountAlone             = "count alone"              // A crash counts if nothing else was opened or worked on.
-	RuleKeepBytes              = "keep bytes"               // A number never gets other bytes.
-	RuleDeleteLanded           = "delete landed"            // A journal goes when the next has landed.
+	RuleKeepBytes              = "keep bytes"               // The bytes of a number never change.
+	RuleDeleteLanded           = "delete landed"            // A journal is deleted after the next has landed.
 )
 
-// rules are switched off when true. They hold for the whole process.
+// rules are switched off if true, for the whole process.
 var rules struct {
 	waitsForJournal, sweepsOwnSet, awaitsAnswers, sweepsAgain, asksOwners, asksClaimed, deletesRead, listsWriters, listsInFlight,
 	announcesOpening, announcesReading, suspectsTakeTurns, quarantineBeforeAnswer, countsAlone, recordsTry, keepsBytes, deletesLanded atomic.Bool
 
-	swept  sync.Map // what was swept once, by sweeper and member, for sweepsAgain
-	landed sync.Map // the set that has landed, by journal, for listsInFlight
+	swept  sync.Map // journals swept once, by sweeper and member, for sweepsAgain
+	landed sync.Map // landed set by journal, for listsInFlight
 }
 
-// SetRule switches a rule on or off for the whole process. It exists only in builds
-// with the tag mutants.
+// SetRule switches a rule on or off for the whole process. It exists only in builds with the tag
+// mutants.
 func SetRule(name string, on bool) {
 	rule := map[string]*atomic.Bool{
 		RuleWaitForJournal: &rules.waitsForJournal, RuleSweepOwnSet: &rules.sweepsOwnSet, RuleAwaitAnswers: &rules.awaitsAnswers,
@@ -77,7 +77,7 @@ func weigh(c crash) crash {
 	return c
 }
 
-// sweptMember names whose journal a sweeper has swept.
+// sweptMember is a member whose journal a sweeper has swept.
 type sweptMember struct {
 	w      *Sweeper
 	member string
@@ -150,7 +150,7 @@ func (j *Journal) store(ctx context.Context, next storage.Journal) error {
 	return err
 }
 
-// storeSome stores under the number of next what is in the set when it comes to it.
+// storeSome stores the set as of each attempt under the number of next.
 func (j *Journal) storeSome(ctx context.Context, next storage.Journal) error {
 	if !rules.keepsBytes.Load() {
 		return j.writer.Write(ctx, next)
@@ -162,7 +162,7 @@ func (j *Journal) storeSome(ctx context.Context, next storage.Journal) error {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case errors.Is(err, storage.ErrExists): // The number is nobody else's.
+		case errors.Is(err, storage.ErrExists): // only this journal uses the number
 			return nil
 		}
 		j.abandon()

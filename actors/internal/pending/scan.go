@@ -14,25 +14,25 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// stock is what a sweep has found in the bucket.
+// scanResult holds the journals that a sweep found in the bucket.
 type stock struct {
 	sweeper *Sweeper
 	left    []*leftJournal
-	// known says that what is quarantined was listed after the journals were read: only then
-	// does it stand for what they say.
+	// known is set if the quarantine was listed after the journals were read. Only then does it cover
+	// their entries.
 	known bool
 }
 
-// leftJournal is a journal that its node left behind.
+// leftJournal is the journal of a node that is gone.
 type leftJournal struct {
 	ref  storage.JournalRef
 	all  []storage.JournalEntry
-	open []storage.JournalEntry // of all, that no sweep of this node has had answered
-	kept bool                   // by this sweep, whatever is answered
+	open []storage.JournalEntry // entries without an answer in earlier sweeps of this node
+	kept bool                   // not to be deleted by this sweep
 }
 
-// takeStock reads the journals that nodes have left behind, counts over which conversations
-// they died, and finds out what is quarantined.
+// scan reads the journals of nodes that are gone, counts crashes per conversation, and lists the
+// quarantined conversations.
 func (w *Sweeper) scan(ctx context.Context) (*stock, error) {
 	s := &stock{sweeper: w}
 	refs, err := storage.Journals(ctx, w.o.Bucket)
@@ -51,7 +51,7 @@ func (w *Sweeper) scan(ctx context.Context) (*stock, error) {
 	return s, errors.Join(append(errs, err)...)
 }
 
-// read reads some journals at once. One at a time is as good for a schedule that is repeated.
+// read reads journals concurrently. The order does not matter.
 func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 	w := s.sweeper
 	var mu sync.Mutex
@@ -75,7 +75,7 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 			j, err := storage.ReadJournal(ctx, w.o.Bucket, ref.Member, ref.N)
 			l.kept = err != nil
 			l.all, l.open = j.Entries, w.unanswered(ref, j.Entries)
-			if err != nil && !errors.Is(err, storage.ErrNotFound) { // else another sweep was faster
+			if err != nil && !errors.Is(err, storage.ErrNotFound) { // else another sweep deleted it
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, fmt.Errorf("sweep journal of %s: %w", ref.Member, err))
@@ -83,13 +83,13 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // What went wrong is in errs.
+	_ = g.Wait() // errors are in errs
 	s.left = slices.DeleteFunc(s.left, func(l *leftJournal) bool { return l.kept })
 	return errors.Join(errs...)
 }
 
-// forgive takes what is past for answered: the openings that a journal of somebody who put a
-// conversation back repeats. It stays as long as they stand elsewhere.
+// expireSuspects marks expired openings as answered: those repeated in the journal of a release. That
+// journal stays as long as another journal lists them.
 func (s *stock) expireSuspects() {
 	past := map[storage.JournalEntry]*leftJournal{}
 	for _, l := range s.left {
@@ -115,7 +115,7 @@ func (s *stock) expireSuspects() {
 	}
 }
 
-// crashes is what the journals report of nodes that crashed while they opened a conversation.
+// crashes returns the crashes per conversation that the journals report.
 func (s *stock) crashes() map[conversation.Key][]crash {
 	out := map[conversation.Key][]crash{}
 	for _, l := range s.left {
@@ -131,14 +131,14 @@ func (s *stock) crashes() map[conversation.Key][]crash {
 	return out
 }
 
-// listsOnly reports whether a node did nothing else when it crashed: whatever is worked on, and
-// every opening that takes long, is listed.
+// listsOnly reports whether the node had no other work when it crashed. All work and all slow openings
+// are listed.
 func (l *leftJournal) listsOnly(conv conversation.Key) bool {
 	return !slices.ContainsFunc(l.all, func(e storage.JournalEntry) bool { return e.Conv != conv })
 }
 
-// trial opens the suspects of this node over which nodes have crashed while nothing else was being
-// opened, one after the other, for a limited time. Nothing else is under way here yet.
+// trial opens this node's suspects with named crashes, one after the other, for a limited time. The
+// node has no other work yet.
 func (s *stock) trial(ctx context.Context) {
 	w := s.sweeper
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
@@ -160,8 +160,8 @@ func (s *stock) trial(ctx context.Context) {
 	}
 }
 
-// setAside sets aside over what too many nodes have died, and takes what is quarantined for
-// answered. What somebody put back is owed all the same.
+// quarantine quarantines conversations that too many nodes crashed over, and marks entries of
+// quarantined conversations as answered. Entries of a release stay pending.
 func (s *stock) quarantine(ctx context.Context) error {
 	var errs []error
 	a := s.sweeper.Quarantine
@@ -181,7 +181,7 @@ func (s *stock) quarantine(ctx context.Context) error {
 			case s.known && (a.has(e.Conv) || !quarantineBeforeAnswer()) && !l.ref.WasPutBack():
 				s.sweeper.answered(l.ref, e)
 			default:
-				l.kept = true // It stays, and nobody is asked for this entry.
+				l.kept = true // keep the journal, without probing this entry
 			}
 		}
 		l.open = left
@@ -189,8 +189,8 @@ func (s *stock) quarantine(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// calm answers the entries of conversations that no node died over, and deletes the journals
-// that have no others. An owner that hangs over one journal does not hold up another.
+// takeOver answers the entries of conversations that are no suspects, and deletes the journals without
+// other entries. Journals are independent: a hung owner delays only one.
 func (s *stock) calm(ctx context.Context) error {
 	w := s.sweeper
 	var mu sync.Mutex
@@ -209,14 +209,13 @@ func (s *stock) calm(ctx context.Context) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // What went wrong is in errs.
+	_ = g.Wait() // errors are in errs
 	return errors.Join(errs...)
 }
 
-// answer answers the calm entries of a journal that its node left behind and then
-// deletes exactly the keys up to the number it read. An answer stays true, because
-// its writer is fenced: what was answered by an earlier sweep is not asked again
-// on account of an entry that nobody can answer.
+// answer answers the entries of a journal that are no suspects, and then deletes exactly the keys up
+// to the number it read. An answer stays valid because the writer is fenced. Entries answered in an
+// earlier sweep are not probed again because of one entry that cannot be answered.
 func (w *Sweeper) answer(ctx context.Context, l *leftJournal) error {
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
@@ -231,7 +230,7 @@ func (w *Sweeper) answer(ctx context.Context, l *leftJournal) error {
 	err := g.Wait()
 	if l.open = suspects; err != nil {
 		if awaitsAnswers() {
-			l.kept = true // to be read again
+			l.kept = true // read it again next time
 			return fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err)
 		}
 	}
@@ -250,20 +249,19 @@ func (w *Sweeper) answerEntry(ctx context.Context, l *leftJournal, e storage.Jou
 	return nil
 }
 
-// forget deletes a journal that has no open entry.
+// forget deletes a journal without open entries.
 func (w *Sweeper) forget(ctx context.Context, l *leftJournal) error {
 	if l.kept || len(l.open) > 0 {
 		return nil
 	}
-	l.kept = true // It is gone, or the next sweep tries again.
+	l.kept = true // On failure the next sweep retries.
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteJournal(ctx, w.o.Bucket, w.swept(ctx, l.ref))
 }
 
-// suspects answers the entries of conversations that nodes died over, one conversation after
-// the other. It ends early when the members change, or when it takes long: what others owe
-// comes first.
+// suspects answers the entries of suspects, one conversation after the other. It ends early when the
+// members change, or after suspectsTimeout, because other pending work comes first.
 func (s *stock) suspects(ctx context.Context) error {
 	w := s.sweeper
 	own := slices.DeleteFunc(w.orphans(), func(e storage.JournalEntry) bool {
@@ -301,8 +299,8 @@ func (s *stock) suspects(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suspect answers the entries of one conversation.
-// Where one is not answered the others would wait for the same.
+// suspect answers the entries of one conversation. It stops at the first failure, because the others
+// would wait for the same.
 func (s *stock) suspect(ctx context.Context, key conversation.Key, own []storage.JournalEntry) error {
 	for _, l := range s.left {
 		if err := s.answerAll(ctx, l, key); err != nil {

@@ -13,45 +13,45 @@ import (
 )
 
 const (
-	// soloTimeout bounds how long the opening of one suspect keeps all others waiting.
+	// soloTimeout bounds the time that the opening of one suspect blocks all others.
 	soloTimeout = 30 * time.Second
-	// soloPatience is how long a suspect waits for openings under way to end.
+	// soloWait is the time that a suspect waits for openings in progress.
 	soloPatience = 5 * time.Second
-	// holdTimeout is how long a suspect waits for the node to be idle after one crash over it,
-	// doubled for each further one up to maxHold.
+	// holdTimeout is the time that a suspect waits for the node to be idle after one named crash,
+	// doubled for each further crash up to maxHold.
 	holdTimeout, maxHold = time.Second, 30 * time.Second
-	// idlePoll is the time between two looks whether the node is idle.
+	// idlePoll is the interval of checks for an idle node.
 	idlePoll = 50 * time.Millisecond
-	// maxPause bounds the random pause before a suspect is opened, pauseStep is added to it for each
-	// crash that counts. So nodes that are killed more often than that quarantine nothing: the crash
-	// that would decide takes a node that has lived through two steps.
+	// maxPause bounds the random pause before a suspect is opened; pauseStep is added for each crash
+	// that counts. Nodes that are killed more often than that quarantine nothing: the decisive crash
+	// needs a node that has survived two steps.
 	maxPause, pauseStep = 2 * time.Second, 5 * time.Second
-	// trialTimeout bounds how long a start tries suspects before the node serves anything.
+	// trialTimeout bounds the trial of suspects before a node serves requests.
 	trialTimeout = 30 * time.Second
 )
 
-// Marks in the nonces of journal entries of openings. An entry without one is of an opening among
+// Marks in the nonces of journal entries of openings. An entry without a mark is one opening among
 // others.
 const (
 	readMark  = "-read-"  // a read, among others
 	aloneMark = "-alone-" // nothing else was being opened or read
-	pauseMark = "-pause-" // about to be opened alone; a crash in the pause had another cause
+	pauseMark = "-pause-" // about to be opened alone; a crash in the pause has another cause
 )
 
-// markedID names the entry of one opening or read, of which there may be several of a log.
+// markedID returns the entry ID of one opening or read. A log may have several.
 func (w *Sweeper) markedID(key conversation.Key, mark string) ID {
 	return ID{key, storage.Nonce(fmt.Sprintf("%.40s%s%d", w.o.Member, mark, w.marks.next(key)))}
 }
 
-// maxMarks bounds the conversations whose numbers are known.
+// maxMarks bounds the conversations with a known number.
 const maxMarks = 4096
 
-// marks numbers the entries of each conversation: one count for all of them would depend on the order
-// of what happens at once. The zero value is ready.
+// marks numbers the entries of each conversation. A common counter would depend on the order of
+// concurrent openings. The zero value is ready.
 type marks struct {
 	mu   sync.Mutex
 	last map[conversation.Key]int64
-	base int64 // the numbers of a conversation that is not in last are not above it
+	base int64 // upper bound for conversations not in last
 	top  int64
 }
 
@@ -68,13 +68,13 @@ func (m *marks) next(key conversation.Key) int64 {
 
 func hasMark(n storage.Nonce, mark string) bool { return strings.Contains(string(n), mark) }
 
-// enterAlone lets a suspect be opened or read while nothing else is, and has the journal list that
-// first. Leave is called when the machine has the log, also after an error.
+// enterAlone permits a suspect to be opened or read while nothing else is, and lists that first. The
+// caller calls leave, even after an error, when the machine has the log.
 //
-// A suspect over which a node has crashed while nothing else was being opened waits for the node to
-// be idle, then pauses for a random time. A crash in the pause shows that nodes crash for another reason.
+// A suspect with a named crash waits for the node to be idle, then pauses for a random time. A crash
+// in the pause shows that nodes crash for another reason.
 //
-// Ok is false for a conversation that is no suspect, or has been opened meanwhile.
+// ok is false for a conversation that is no suspect, or that was opened in the meantime.
 func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave func(), ok bool, err error) {
 	nothing := func() {}
 	if !w.Quarantine.Suspects(key) || !suspectsTakeTurns() {
@@ -95,10 +95,11 @@ func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave f
 	return leave, true, err
 }
 
-// turnGap is the time between two suspects, in which the openings pass that the gate has kept waiting.
+// turnGap is the time between two suspects, in which the waiting openings pass the gate.
 const turnGap = 300 * time.Microsecond
 
-// maxArrival spreads the suspects that a sweep asks for at once, so that their order is that of their keys.
+// maxArrival spreads the concurrent suspects of a sweep, so that they are ordered by a hash of their
+// keys.
 const maxArrival = 20 * time.Millisecond
 
 // arrive waits for the turn of a suspect.
@@ -107,7 +108,7 @@ func (w *Sweeper) arrive(ctx context.Context, key conversation.Key) error {
 	return w.Quarantine.enter(ctx)
 }
 
-// elapse returns after a time, or when ctx ends.
+// elapse sleeps for d, or until ctx ends.
 func elapse(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -123,7 +124,7 @@ func hashOf(s string) uint64 {
 	return h.Sum64()
 }
 
-// alone is enterAlone for the one that has entered.
+// alone is enterAlone after enter.
 func (w *Sweeper) alone(ctx context.Context, key conversation.Key) (leave func(), err error) {
 	nothing := func() {}
 	named, counted := w.Quarantine.evidence(key)
@@ -152,10 +153,10 @@ func (w *Sweeper) alone(ctx context.Context, key conversation.Key) (leave func()
 }
 
 // pause waits before a suspect is opened, for a random time and longer after each crash that counts.
-// The journal lists it.
+// The journal lists the pause.
 func (w *Sweeper) pause(ctx context.Context, key conversation.Key, counted int) error {
 	id := w.markedID(key, pauseMark)
-	defer w.Journal.Opened(id) // The journal that lists the opening replaces it.
+	defer w.Journal.Opened(id) // The entry of the opening replaces it.
 	if err := w.Journal.OpeningListed(ctx, id); err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (w *Sweeper) pause(ctx context.Context, key conversation.Key, counted int) 
 // isIdle reports whether the journal of this node lists no other conversation.
 func (w *Sweeper) isIdle(key conversation.Key) bool { return w.Journal.listsOnly(key) }
 
-// awaitIdle waits up to limit for the node to be idle but for one conversation.
+// awaitIdle waits up to limit until this node has no other conversation.
 func (w *Sweeper) awaitIdle(ctx context.Context, key conversation.Key, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -194,7 +195,7 @@ type solo struct {
 	over bool
 }
 
-// blur opens the gate because the suspect takes too long. From then on the journal lists its opening
+// demote opens the gate because the suspect takes too long. From then on the journal lists its opening
 // as one among others.
 func (s *solo) blur() {
 	s.mu.Lock()
@@ -208,7 +209,7 @@ func (s *solo) blur() {
 	j.Opening(s.id, s.open)
 }
 
-// leave ends the opening. If the conversation was opened, the crashes over it before count no more.
+// leave ends the opening. If the conversation was opened, earlier crashes over it are expired.
 func (s *solo) leave() {
 	if s.timeout != nil {
 		s.timeout.Stop()
@@ -218,14 +219,14 @@ func (s *solo) leave() {
 	s.sweeper.endReading(s.id)
 	s.mu.Unlock()
 	s.open()
-	past := s.sweeper.Quarantine.takePast() // Before the next suspect takes its turn, which changes how many wait.
+	past := s.sweeper.Quarantine.takePast() // Before the next suspect enters, which changes waiting.
 	s.sweeper.Quarantine.leave()
 	s.sweeper.expireSuspects(past)
 }
 
-// forgive stores that the crashes over conversations that were opened since are past. Without that
-// they would make suspects of them at the next start, as long as the journals stand that report
-// them. Where other suspects wait, several are stored together.
+// expireSuspects stores that crashes over conversations opened since are expired. Otherwise the
+// conversations would be suspects at the next start as long as the journals exist. While other
+// suspects wait, several crashes are stored together.
 func (w *Sweeper) expireSuspects(past []storage.JournalEntry) {
 	if len(past) == 0 {
 		return

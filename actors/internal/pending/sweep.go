@@ -20,75 +20,74 @@ import (
 )
 
 const (
-	// ProbeTimeout bounds one poke: opening a log, fencing it, being listed.
+	// ProbeTimeout bounds one probe: opening a log, fencing it, listing it.
 	ProbeTimeout = 30 * time.Second
-	// journalsAtOnce and probesAtOnce bound the journals, and the pokes, that a sweep has
-	// under way.
+	// journalsAtOnce and probesAtOnce bound the concurrent journals and probes of a sweep.
 	journalsAtOnce, probesAtOnce = 8, 32
-	// suspectsTimeout is after how long a sweep begins to ask for no more suspects.
+	// suspectsTimeout is the time after which a sweep starts no further suspect.
 	suspectsTimeout = ProbeTimeout
-	// SoonAfter is the pause before a sweep that a lost append asks for.
+	// SoonAfter is the delay of a sweep after a lost append.
 	SoonAfter = time.Second
 )
 
-// errSuspectsLeft says that the next sweep has to go on where one ended.
+// errSuspectsLeft makes the next sweep continue with the remaining suspects.
 var errSuspectsLeft = errors.New("conversations that nodes died over are left for the next sweep")
 
-// Options are what a Sweeper works with. All are required.
+// Options are the dependencies of a Sweeper. All are required.
 type Options struct {
 	Bucket storage.Bucket
 	Logger *slog.Logger
 	// Member is this incarnation, which names its journal.
 	Member string
-	// Every is the time between two sweeps, and how long one failure to open a log counts.
+	// Every is the interval of sweeps, and the time that one failure to open a log counts.
 	Every time.Duration
-	// QuarantineAfter is after how many failures to open a conversation, or crashes that count, it is quarantined.
+	// QuarantineAfter is the number of failures, or of crashes that count, for a quarantine.
 	QuarantineAfter int
 	// Wall is the wall clock.
 	Wall func() time.Time
-	// IsMember reports whether an incarnation is a member of the newest known view, Passive
-	// whether this node must hold still.
+	// IsMember reports whether an incarnation is a member of the newest known view. Passive reports
+	// whether this node must not write.
 	IsMember func(member string) bool
 	Passive  func() bool
-	// Shared says that other nodes stage what is on its way to an owner.
+	// Shared is set if other nodes stage objects on their way to an owner.
 	Shared bool
 	// Owns reports whether this node is the owner of a conversation.
 	Owns func(conversation.Key) bool
-	// Request brings a message to the owner of a conversation, named by its key.
+	// Request sends a message to the owner of a conversation, identified by its key.
 	Request func(ctx context.Context, id string, m proto.Message) (proto.Message, error)
-	// Writes reports whether a writer runs on this node, or rests.
+	// Writes reports whether a writer runs on this node, or is idle.
 	Writes func(conversation.Key, storage.Nonce) bool
 	// BeforeSweep is called before each sweep.
 	BeforeSweep func()
 }
 
-// Sweeper sees to it that what nodes owe is found, and knows what nobody may open. Use New.
+// Sweeper recovers the pending work of nodes that are gone, and guards openings. Use New.
 type Sweeper struct {
-	// Journal is that of this node, Asides what the last look at the bucket has found, and
-	// Timers what this node has parked.
+	// Journal is that of this node, Quarantine the result of the last scan, and Timers the
+	// conversations that this node suspended.
 	Journal    *Journal
 	Quarantine *Quarantine
 	Timers     *Timers
 
 	o        Options
-	unread   unread                    // has a lock of its own
+	unread   unread                    // has its own lock
 	gate     gate                      // of openings and reads
-	crashed  atomic.Pointer[time.Time] // when journals of a crashed node were found last
-	marks    marks                     // numbers of openings and reads, for the names of their entries
-	stored   atomic.Int64              // objects of past crashes, for their names
-	soon     chan struct{}             // a second from now
+	crashed  atomic.Pointer[time.Time] // when a journal of a crashed node was last found
+	marks    marks                     // numbers for the entry IDs of openings and reads
+	stored   atomic.Int64              // number of stored expirations, for their names
+	soon     chan struct{}             // sweep after SoonAfter
 	now      chan struct{}
-	probeNow chan struct{}   // for pending work that stopped here
-	strays   map[string]bool // members that are gone and have left staged objects; of the sweep
+	probeNow chan struct{}   // probe pending work that stopped here
+	strays   map[string]bool // former members with staged objects; owned by the sweep
 
 	sweeps, probes, takenOver atomic.Int64
 
 	mu sync.Mutex
-	// answers are the entries of others' journals that were answered, by their member.
+	// answers holds the answered entries of other journals, by member.
 	answers map[string]map[storage.JournalEntry]bool
 }
 
-// New returns a sweeper whose journal lists nothing. Nothing is sent yet.
+// New returns a sweeper with an empty journal. It sends nothing yet.
 func New(o Options) *Sweeper {
 	w := &Sweeper{
 		Journal: NewJournal(o.Bucket, o.Member, o.Logger), Quarantine: newQuarantine(o.QuarantineAfter),
@@ -99,16 +98,14 @@ func New(o Options) *Sweeper {
 	return w
 }
 
-// Counts returns how many sweeps there were, how many pokes they have sent, and how many
-// entries were taken over from nodes that are gone.
+// Counts returns the number of sweeps, of probes, and of entries taken over from nodes that are gone.
 func (w *Sweeper) Counts() (sweeps, probes, takenOver int64) {
 	return w.sweeps.Load(), w.probes.Load(), w.takenOver.Load()
 }
 
-// Run sweeps at once, every SweepEvery, when the members have changed, and soon
-// after an activation of this node stepped down or a sweep left something unanswered,
-// until ctx ends. Whoever asks can only bring the next sweep forward: asking without
-// end must not put it off.
+// Run sweeps until ctx ends: immediately, at every interval, when the members have changed, and soon
+// after an activation stepped down or a sweep was incomplete. Requests only advance the next sweep;
+// repeated requests do not postpone it.
 func (w *Sweeper) Run(ctx context.Context) {
 	next, retry := time.Now(), SoonAfter
 	t := time.NewTimer(0)
@@ -142,21 +139,21 @@ func (w *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// SweepSoon makes the next sweep come soon.
+// SweepSoon schedules a sweep after SoonAfter.
 func (w *Sweeper) SweepSoon() { nudge(w.soon) }
 
-// SweepNow makes the next sweep come at once.
+// SweepNow schedules a sweep immediately.
 func (w *Sweeper) SweepNow() { nudge(w.now) }
 
-// ProbeSoon has the entries of this node's own set poked at once.
+// ProbeSoon schedules probes of this node's own entries.
 func (w *Sweeper) ProbeSoon() { nudge(w.probeNow) }
 
-// RunProbes pokes what this node has handed over, so that its new owner goes on with it,
-// until ctx ends. It waits for no answer: one owner that hangs holds up no other.
+// RunProbes probes the conversations that this node has handed over, so that their new owners
+// continue, until ctx ends. Probes are concurrent: a hung owner delays no other.
 func (w *Sweeper) RunProbes(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
-	defer func() { _ = g.Wait() }() // Nothing that it runs returns an error.
+	defer func() { _ = g.Wait() }() // its functions return no errors
 	var mu sync.Mutex
 	under := map[storage.JournalEntry]bool{}
 	for {
@@ -187,9 +184,8 @@ func (w *Sweeper) RunProbes(ctx context.Context) {
 	}
 }
 
-// Sweep pokes everything that is listed under a writer which no longer runs: in
-// the journals of incarnations that are not members, and in this node's own set. Where
-// nodes have died over a conversation, it comes after all others.
+// Sweep probes all entries whose writer no longer runs: in the journals of incarnations that are not
+// members, and in this node's own set. Suspects come last.
 func (w *Sweeper) Sweep(ctx context.Context) error {
 	if w.o.Passive() {
 		return nil
@@ -200,7 +196,7 @@ func (w *Sweeper) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweepStaged deletes what nodes that are gone have left on its way to an owner.
+// sweepStaged deletes the staged objects of nodes that are gone.
 func (w *Sweeper) sweepStaged(ctx context.Context) error {
 	if !w.o.Shared {
 		return nil
@@ -208,8 +204,8 @@ func (w *Sweeper) sweepStaged(ctx context.Context) error {
 	if w.o.Passive() {
 		return nil
 	}
-	// A node that is about to become a member may be at work already: only what two sweeps
-	// in a row find goes.
+	// A node that is joining may already stage objects, so only those found by two consecutive sweeps
+	// are deleted.
 	before, now := w.strays, map[string]bool{}
 	w.strays = now
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
@@ -223,8 +219,7 @@ func (w *Sweeper) sweepStaged(ctx context.Context) error {
 	})
 }
 
-// unanswered returns the entries of a journal that no sweep of this node has had
-// answered.
+// unanswered returns the entries of a journal without an answer in earlier sweeps of this node.
 func (w *Sweeper) unanswered(ref storage.JournalRef, entries []storage.JournalEntry) []storage.JournalEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,7 +243,7 @@ func (w *Sweeper) answered(ref storage.JournalRef, e storage.JournalEntry) {
 	w.answers[at][e] = true
 }
 
-// forgetAnswers drops what was remembered of journals that are gone.
+// forgetAnswers drops the answers of deleted journals.
 func (w *Sweeper) forgetAnswers(refs []storage.JournalRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,7 +252,7 @@ func (w *Sweeper) forgetAnswers(refs []storage.JournalRef) {
 	})
 }
 
-// ownSet answers the entries of this node's own set whose writer stepped down.
+// ownSet answers the own entries whose writer stepped down.
 func (s *stock) ownSet(ctx context.Context) error {
 	w := s.sweeper
 	var g errgroup.Group
@@ -266,7 +261,7 @@ func (s *stock) ownSet(ctx context.Context) error {
 		switch {
 		case w.Quarantine.has(e.Conv):
 			w.Journal.Answered(idOf(e))
-		case w.Quarantine.Suspects(e.Conv): // It comes with the suspects.
+		case w.Quarantine.Suspects(e.Conv): // handled by suspects
 		default:
 			g.Go(func() error { return w.probeOwn(ctx, e) })
 		}
@@ -274,14 +269,14 @@ func (s *stock) ownSet(ctx context.Context) error {
 	return g.Wait()
 }
 
-// orphans returns the entries of this node's own set whose writer does not run here.
+// orphans returns the own entries whose writer does not run here.
 func (w *Sweeper) orphans() []storage.JournalEntry {
 	return slices.DeleteFunc(w.Journal.Held(), func(e storage.JournalEntry) bool {
 		return e.Opening || w.o.Writes(e.Conv, e.Nonce) || !sweepsOwnSet()
 	})
 }
 
-// probeOwn is poke for an entry of this node's own set, which leaves it then.
+// probeOwn probes an own entry and removes it from the set.
 func (w *Sweeper) probeOwn(ctx context.Context, e storage.JournalEntry) error {
 	if err := w.probe(ctx, e); err != nil {
 		return err
@@ -290,8 +285,8 @@ func (w *Sweeper) probeOwn(ctx context.Context, e storage.JournalEntry) error {
 	return nil
 }
 
-// poke asks the owner about an entry and returns nil once it is answered: its
-// writer is fenced, and its work is settled or held by a listed writer.
+// probe sends an entry to its owner and returns nil once it is answered: the writer is fenced, and the
+// work is settled or held by a listed writer.
 func (w *Sweeper) probe(ctx context.Context, e storage.JournalEntry) error {
 	w.probes.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)

@@ -20,8 +20,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// oracle is the owners, who answer what the test says. It counts the
-// requests by identity.
+// oracle is all owners, with answers set by the test. It counts requests by identity.
 type oracle struct {
 	answer func(id string) (proto.Message, error)
 
@@ -39,7 +38,7 @@ func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.M
 	return o.answer(id)
 }
 
-// takeAsked returns the requests since it was called last.
+// takeAsked returns the requests since its last call.
 func (o *oracle) takeAsked() map[string]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +47,7 @@ func (o *oracle) takeAsked() map[string]int {
 	return out
 }
 
-// sweeperOf makes a sweeper on a bucket, of the node "me", whose owners are the oracle.
+// sweeperOf returns a sweeper of the node "me" whose owners are the oracle.
 func sweeperOf(t *testing.T, bucket storage.Bucket, o *oracle) *Sweeper {
 	t.Helper()
 	return New(Options{
@@ -64,9 +63,9 @@ func memoryBucket(t *testing.T) storage.Bucket {
 	return waiting.ToClose(t, local.NewMemory())
 }
 
-// listings is an empty bucket that notes when its journals are listed.
+// listings is an empty bucket that records listings of its journals.
 type listings struct {
-	storage.Bucket // nil: nothing else is used
+	storage.Bucket // nil: unused
 	began          time.Time
 
 	mu sync.Mutex
@@ -92,7 +91,7 @@ func (l *listings) take() []time.Duration {
 	return out
 }
 
-// TestAskingDoesNotPutASweepOff asks for sweeps faster than they come.
+// TestRequestsDoNotPostponeASweep requests sweeps faster than they run.
 func TestAskingDoesNotPutASweepOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bucket := &listings{began: time.Now()}
@@ -176,8 +175,8 @@ func wantJournals(t *testing.T, bucket storage.Bucket, want ...string) {
 	}
 }
 
-// TestAnswersOutliveAnUnanswerableEntry sweeps a journal with a conversation that
-// nobody can answer for. The others are asked about once.
+// TestAnswersOutliveAnUnanswerableEntry sweeps a journal with one entry that is never answered. The
+// others are probed once.
 func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	one, two, stuck := listed("one", "n"), listed("two", "n"), listed("unregistered", "n")
 	mended := false
@@ -206,8 +205,8 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	}
 	wantJournals(t, bucket, key(0))
 
-	// A newer journal landed late. The same conversation under another writer, or
-	// at another position, is another question; so is it in another's journal.
+	// A newer journal landed late. The same conversation under another writer, at another position, or
+	// in another journal is a new entry.
 	later, farther, more := listed("one", "m"), one, listed("three", "n")
 	farther.Seq++
 	writeJournal(t, bucket, "dead", 1, one, later, farther, more, stuck)
@@ -227,8 +226,7 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	sweep("forgotten", true, askedOnce(one))
 }
 
-// TestAnswersSurviveAFailedListing keeps what is known while the bucket cannot say
-// what is there.
+// TestAnswersSurviveAFailedListing keeps answers while the bucket cannot be listed.
 func TestAnswersSurviveAFailedListing(t *testing.T) {
 	one, stuck := listed("one", "n"), listed("unregistered", "n")
 	o := &oracle{answer: func(id string) (proto.Message, error) {
@@ -257,8 +255,7 @@ func TestAnswersSurviveAFailedListing(t *testing.T) {
 	}
 }
 
-// TestSweepRemovesOwnReplacedJournals has numbers of this node land after they
-// were left behind.
+// TestSweepRemovesOwnReplacedJournals: numbers of this node land after they were abandoned.
 func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	bucket := memoryBucket(t)
 	r := sweeperOf(t, bucket, &oracle{})
@@ -270,7 +267,7 @@ func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 		}
 	}
 	writeJournal(t, bucket, "me", 0)
-	sweep() // Nothing has landed as far as this node knows: nothing replaces it.
+	sweep() // No landed journal is known, so none is replaced.
 	wantJournals(t, bucket, key(0))
 
 	r.Journal.numbers.Newest = 4
@@ -282,7 +279,7 @@ func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 		writeJournal(t, bucket, "me", n)
 	}
 	r.Journal.land(5)
-	writeJournal(t, bucket, "me", r.Journal.compose().N) // landed, but its answer is still under way
+	writeJournal(t, bucket, "me", r.Journal.compose().N) // landed, but its response is not received yet
 	var want []string
 	for n := range int64(7) {
 		want = append(want, key(n))
@@ -294,23 +291,23 @@ func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	wantJournals(t, bucket, key(5), key(6))
 }
 
-// opened returns an entry of a conversation that was about to be opened.
+// opened returns an entry of an opening.
 func opened(agent string) storage.JournalEntry {
 	e := listed(agent, "n-opening")
 	e.Seq, e.Opening = -1, true
 	return e
 }
 
-// marked returns an entry of an opening of a node, with a mark.
+// marked returns an entry of an opening by a node, with a mark.
 func marked(agent, member, mark string) storage.JournalEntry {
 	e := opened(agent)
 	e.Nonce = storage.Nonce(member + mark + "1")
 	return e
 }
 
-// TestSuspectsComeLast sweeps the journals of nodes that crashed over conversations: one after
-// the other, after all others, those that fewest crashed over first. Over which too many crashed
-// are not asked for.
+// TestSuspectsComeLast sweeps journals of nodes that crashed over conversations. Suspects are probed
+// one after the other, after all others, those with fewest crashes first. Those with too many are not
+// probed.
 func TestSuspectsComeLast(t *testing.T) {
 	once, twice, thrice, calm := listed("once", "n"), listed("twice", "n"), listed("thrice", "n"), listed("calm", "n")
 	var order []string
@@ -356,8 +353,8 @@ func TestSuspectsComeLast(t *testing.T) {
 	}
 }
 
-// TestTrialAtStart: before anything else a start opens what nodes have crashed over alone, and no
-// other suspect, nor a conversation of another node.
+// TestTrialAtStart: a start first opens its own suspects with named crashes, no other suspect, and no
+// conversation of another node.
 func TestTrialAtStart(t *testing.T) {
 	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.ProbeReply{Answer: wire.ProbeReply_HELD}, nil }}
 	bucket := memoryBucket(t)
@@ -374,8 +371,8 @@ func TestTrialAtStart(t *testing.T) {
 	}
 }
 
-// TestQuarantineAnswers: entries of what is quarantined go, of what was put back they stay; and
-// nothing goes while it is not known what is quarantined.
+// TestQuarantineAnswers: entries of quarantined conversations are removed, those of released ones
+// stay, and none is removed while the quarantine is unknown.
 func TestQuarantineAnswers(t *testing.T) {
 	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.ProbeReply{Answer: wire.ProbeReply_UNKNOWN}, nil }}
 	bucket := &unlistable{Bucket: memoryBucket(t)}
@@ -413,7 +410,7 @@ func TestQuarantineAnswers(t *testing.T) {
 	}
 }
 
-// unlistable is a bucket that does not list what lies below a prefix.
+// unlistable is a bucket that fails to list below a prefix.
 type unlistable struct {
 	storage.Bucket
 	prefix string
@@ -426,8 +423,8 @@ func (u *unlistable) List(ctx context.Context, q storage.ListQuery) (storage.Lis
 	return u.Bucket.List(ctx, q)
 }
 
-// TestPutBackIsANewBeginning: what was put back is asked for by whoever starts, though the
-// journals still stand that tell of nodes which died over it.
+// TestReleaseResetsSuspicion: a released conversation is probed by each start, even if the journals of
+// nodes that crashed over it still exist.
 func TestPutBackIsANewBeginning(t *testing.T) {
 	sick, slow := listed("sick", "n"), listed("slow", "n")
 	answer := wire.ProbeReply_UNKNOWN
@@ -443,7 +440,7 @@ func TestPutBackIsANewBeginning(t *testing.T) {
 	if err := storage.PutBack(t.Context(), bucket, sick.Conv); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 2 { // what a node remembers it loses with its start
+	for n := range 2 { // a restart loses in-memory state
 		o := &oracle{answer: func(id string) (proto.Message, error) {
 			if id == string(slow.Conv) {
 				return &wire.ProbeReply{Answer: answer}, nil
@@ -472,7 +469,7 @@ func TestPutBackIsANewBeginning(t *testing.T) {
 	wantJournals(t, bucket)
 }
 
-// TestOneSlowProbe: a new owner that hangs holds up no other conversation's hand-over.
+// TestOneSlowProbe: a hung new owner delays no other conversation's handover.
 func TestOneSlowProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := sweeperOf(t, &listings{}, &oracle{})

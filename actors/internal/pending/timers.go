@@ -15,30 +15,30 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Clock tells a conversation the time that its waits go by: the wall clock's when it was
-// made, and what has passed since by the monotonic clock. Nobody can set it.
+// Clock is the clock of a conversation's waits: the wall clock at its creation plus the monotonic time
+// since. It cannot be set.
 type Clock struct {
 	wall time.Time // without a monotonic reading
-	made time.Time // likewise by the monotonic clock
+	made time.Time // the same time, monotonic
 }
 
-// NewClock returns a clock that begins with what the wall clock shows.
+// NewClock returns a clock that starts at wall.
 func NewClock(wall time.Time) Clock { return Clock{wall: wall.Round(0), made: time.Now()} }
 
-// Now is the time by the clock.
+// Now returns the time of the clock.
 func (c Clock) Now() time.Time { return c.wall.Add(time.Since(c.made)) }
 
-// Ahead is what the clock shows more than the wall clock, which somebody may have set.
+// Ahead returns how far the clock is ahead of the wall clock, which may have been set.
 func (c Clock) Ahead(wall time.Time) time.Duration {
 	return c.Now().Sub(wall.Round(0)).Round(time.Millisecond)
 }
 
-// maxWaits bounds the conversations that a node parked and keeps the clocks of, some 200
-// bytes each. Those beyond go by the wall clock.
+// maxWaits bounds the suspended conversations whose clocks are kept, about 200 bytes each. Others use
+// the wall clock.
 const maxWaits = 1 << 16
 
-// Timers are the conversations that this process has parked, with their clocks, which
-// outlive the activations, and what asks for those whose time has come.
+// Timers holds the conversations that this process suspended, with their clocks, which outlive the
+// activations. It resumes those that are due.
 type Timers struct {
 	sweeper *Sweeper
 
@@ -46,19 +46,19 @@ type Timers struct {
 	byKey map[conversation.Key]Suspended
 }
 
-// Parked is what a conversation waits for.
+// Suspended is the wait of a suspended conversation.
 type Suspended struct {
 	Clock Clock
 	Waits []Wait
 }
 
-// Wait says that the batch at Seq waits for a time.
+// Wait is the deadline of the batch at Seq.
 type Wait struct {
 	Seq   int64
 	Until conversation.Time
 }
 
-// Put notes what a conversation waits for, in place of what it did.
+// Put replaces the wait of a conversation.
 func (t *Timers) Put(key conversation.Key, p Suspended) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *Timers) Put(key conversation.Key, p Suspended) {
 	}
 }
 
-// Clock returns that of a conversation that waits.
+// Clock returns the clock of a waiting conversation.
 func (t *Timers) Clock(key conversation.Key) (Clock, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +78,7 @@ func (t *Timers) Clock(key conversation.Key) (Clock, bool) {
 	return p.Clock, ok
 }
 
-// Drop forgets what a conversation has waited for up to a batch.
+// Drop removes the waits of a conversation up to a batch.
 func (t *Timers) Drop(key conversation.Key, seq int64) {
 	t.forget(key, func(w Wait) bool { return w.Seq <= seq })
 }
@@ -97,14 +97,14 @@ func (t *Timers) forget(key conversation.Key, over func(Wait) bool) {
 	}
 }
 
-// knows reports whether a stored timer is that of a conversation that was parked here.
+// knows reports whether a stored timer belongs to a conversation suspended by this process.
 func (t *Timers) knows(ref storage.TimerRef) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.byKey[ref.Conv].Waits, func(w Wait) bool { return w.Seq == ref.Seq })
 }
 
-// due returns the timers whose time has come by the clocks of their conversations.
+// due returns the timers that are due by the clocks of their conversations.
 func (t *Timers) due() []storage.TimerRef {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,17 +121,16 @@ func (t *Timers) due() []storage.TimerRef {
 	return refs
 }
 
-// Count is how many conversations wait since they ran here.
+// Count returns the number of waiting conversations that ran here.
 func (t *Timers) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.byKey)
 }
 
-// Run asks about the timers that are due, at once and at every full minute by the
-// wall clock, until ctx ends. Those of conversations that this process parked are due by
-// their clocks, whatever the wall clock shows meanwhile. Every node does: asking twice does no harm, and whoever
-// comes later finds most of them deleted.
+// Run checks due timers until ctx ends: immediately and at every full minute of the wall clock. Timers
+// of conversations suspended by this process are due by their own clocks, whatever the wall clock
+// shows. All nodes do this. Duplicate checks are harmless, and most timers are deleted by the first.
 func (t *Timers) Run(ctx context.Context) {
 	for {
 		if err := t.checkDue(ctx); err != nil && ctx.Err() == nil {
@@ -148,9 +147,8 @@ func (t *Timers) Run(ctx context.Context) {
 	}
 }
 
-// checkDue asks about every timer that is due, but those of conversations that are set
-// aside, which stay. One that is not answered does not keep the others from being asked
-// about.
+// checkDue checks every due timer, except those of quarantined conversations, which stay. A timer
+// without an answer does not prevent checks of the others.
 func (t *Timers) checkDue(ctx context.Context) error {
 	left := func(ref storage.TimerRef) bool { return t.sweeper.Quarantine.Refused(ref.Conv) != nil }
 	failed := t.checkAll(ctx, slices.DeleteFunc(t.due(), left))
@@ -171,8 +169,8 @@ func (t *Timers) checkAll(ctx context.Context, refs []storage.TimerRef) error {
 	return g.Wait()
 }
 
-// check asks the owner about a timer, who goes on with the conversation if its time has
-// come, and deletes the timer once it is needed no more.
+// check sends a timer to the owner, which resumes the conversation if it is due. It deletes the timer
+// once it is obsolete.
 func (t *Timers) check(ctx context.Context, ref storage.TimerRef) error {
 	limited, cancel := context.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()
@@ -184,7 +182,7 @@ func (t *Timers) check(ctx context.Context, ref storage.TimerRef) error {
 	switch {
 	case !ok || reply.GetAnswer() == wire.ResumeReply_UNKNOWN:
 		return fmt.Errorf("check timer of %s: not answered", ref.Conv)
-	case reply.GetAnswer() == wire.ResumeReply_EARLY: // its owner's clock is behind
+	case reply.GetAnswer() == wire.ResumeReply_EARLY: // the owner's clock is behind
 		return nil
 	}
 	t.forget(ref.Conv, func(w Wait) bool { return w.Seq == ref.Seq })

@@ -8,30 +8,28 @@ import (
 )
 
 const (
-	// maxUnread bounds what is remembered of logs that cannot be opened.
+	// maxUnread bounds the remembered logs that cannot be opened.
 	maxUnread = 1024
-	// staleAfter is how many times as long as one failure counts nobody asks for a log that
-	// gives way to others.
+	// staleAfter is the age, in counting intervals, at which an unrequested log may be evicted.
 	staleAfter = 10
 )
 
-// unread remembers why logs could not be opened, and how often, so that a log that stays as it is does
-// not fill the node's own with the requests and sweeps that ask for it.
-// Safe for concurrent use.
+// unread records why logs could not be opened, and how often, so that repeated requests for a corrupt
+// log do not fill the node's log. Safe for concurrent use.
 type unread struct {
 	mu    sync.Mutex
 	why   map[conversation.Key]string
 	fails map[conversation.Key]failures
 }
 
-// failures are those to open a log that count.
+// failures counts failures to open a log.
 type failures struct {
 	n    int
 	last time.Time
 }
 
-// failed counts a failure to open a log and returns how many there were, of those within a
-// time the first: who asks all the time learns it no more often than who asks now and then.
+// failed counts a failure to open a log and returns the count. Within an interval only the first
+// counts, so that frequent requests count no more than rare ones.
 func (u *unread) failed(key conversation.Key, within time.Duration) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -51,9 +49,9 @@ func (u *unread) failed(key conversation.Key, within time.Duration) int {
 	return f.n
 }
 
-// forget forgets the log that failed the longest ago, and reports whether that is so long
-// ago. Otherwise those that are counted go on to be: they are quarantined, which makes room,
-// while each of them that gave way to another would begin anew. The caller holds mu.
+// forget evicts the log with the oldest failure and reports whether it was older than ago. Younger
+// ones are kept: they reach the limit and are quarantined, which frees their entries. Evicting them
+// would reset their counts. The caller holds mu.
 func (u *unread) forget(ago time.Duration) bool {
 	var oldest conversation.Key
 	for key, f := range u.fails {
@@ -68,7 +66,7 @@ func (u *unread) forget(ago time.Duration) bool {
 	return true
 }
 
-// news notes a cause, and reports whether it is not the one that was noted last.
+// news records a cause and reports whether it differs from the last one.
 func (u *unread) news(key conversation.Key, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +81,7 @@ func (u *unread) news(key conversation.Key, err error) bool {
 	return true
 }
 
-// opened forgets a conversation.
+// opened removes a conversation.
 func (u *unread) opened(key conversation.Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestUnreadIsBounded: of more damaged logs than are counted at once each is quarantined in the
-// end, and what nobody asks for any more gives way.
+// TestUnreadIsBounded: of more corrupt logs than fit, each is quarantined eventually, and logs without
+// requests are evicted.
 func TestUnreadIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var u unread
