@@ -330,7 +330,7 @@ func (a *activation) stop(e machine.Stop) {
 		if conversation.CodeOf(e.Err) == conversation.CodeQuarantined {
 			break // It was logged when the conversation was quarantined.
 		}
-		if a.rt.sweeper.IsNews(a.key, e.Err) {
+		if a.rt.sweeper.IsNewCause(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)
 			a.tap.Recovery("", &observability.SubmissionRecovery{
 				Operation: observability.RecoveryReconcile, Outcome: observability.OutcomeDeferred,

@@ -93,7 +93,7 @@ func (a *activation) open(id pending.ID, announced bool) {
 	case <-a.self.ctx.Done():
 	}
 	a.rt.sweeper.Journal.Opened(id)
-	a.rt.sweeper.Journal.Nudge() // The machine may have listed its writer in the same journal by now.
+	a.rt.sweeper.Journal.Signal() // The machine may have listed its writer in the same journal by now.
 }
 
 // tryToOpen reads the log, unless the conversation is quarantined. The caller calls leave when the

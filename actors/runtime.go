@@ -256,7 +256,7 @@ func (r *Runtime) serve(ctx context.Context) error {
 		wg.Go(func() { r.nodes.relay.Run(inner) })
 	}
 	var sweeps sync.WaitGroup
-	r.sweeper.FirstLook(ctx)
+	r.sweeper.InitialScan(ctx)
 	sweeps.Go(func() { r.sweeper.Run(ctx) })
 	sweeps.Go(func() { r.sweeper.RunProbes(ctx) })
 	sweeps.Go(func() { r.sweeper.Timers.Run(ctx) })

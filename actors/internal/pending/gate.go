@@ -25,12 +25,12 @@ func (g *gate) pass(ctx context.Context) (leave func(), err error) {
 
 // close blocks new openings and waits up to limit for those in progress. It reports whether none is
 // left. The caller calls open afterwards.
-func (g *gate) close(ctx context.Context, patience time.Duration) (open func(), empty bool, err error) {
+func (g *gate) close(ctx context.Context, limit time.Duration) (open func(), empty bool, err error) {
 	if err := g.await(ctx, func() bool { return !g.closed }, func() { g.closed = true }); err != nil {
 		return func() {}, false, err
 	}
 	open = sync.OnceFunc(func() { g.change(func() { g.closed = false }) })
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = g.await(limited, func() bool { return g.within == 0 }, func() {})
 	return open, err == nil, nil
@@ -53,7 +53,7 @@ func (g *gate) await(ctx context.Context, ready func() bool, then func()) error 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for other conversations to be opened: %w", ctx.Err())
+			return fmt.Errorf("wait for other openings: %w", ctx.Err())
 		}
 	}
 }

@@ -58,7 +58,7 @@ type entry struct {
 }
 
 // withheldEntry is a withheld entry at the time that mayLeave is called for it.
-type asked struct {
+type withheldEntry struct {
 	*entry
 	n int64 // value of entry.withheld at that time
 }
@@ -104,7 +104,7 @@ type Journal struct {
 	// mayLeave is nil if every entry may be removed.
 	mayLeave func(conversation.Key) bool
 	waiting  []waiter // for the next write
-	flying   []waiter // for the write in flight
+	inFlight []waiter // for the write in flight
 	numbers  series.Series
 	flushNow bool      // the next write does not wait for leaving entries
 	gathered time.Time // earliest time of the next write
@@ -190,7 +190,7 @@ func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	case <-listed:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("list it first: %w", ctx.Err())
+		return fmt.Errorf("list opening: %w", ctx.Err())
 	}
 }
 
@@ -224,7 +224,7 @@ func (j *Journal) await(w waiter) {
 	case j.numbers.Behind || w.e.first > j.numbers.Newest: // not listed, or only in an abandoned write
 		j.waiting = append(j.waiting, w)
 	case w.e.first > j.numbers.Landed:
-		j.flying = append(j.flying, w)
+		j.inFlight = append(j.inFlight, w)
 		j.mu.Unlock()
 		return
 	default:
@@ -233,7 +233,7 @@ func (j *Journal) await(w waiter) {
 		return
 	}
 	j.mu.Unlock()
-	j.Nudge()
+	j.Signal()
 }
 
 // Unlist removes a writer whose idle state is durable, as soon as its events are stored or will be
@@ -242,7 +242,7 @@ func (j *Journal) Unlist(id ID) {
 	j.mu.Lock()
 	e := j.entry(id)
 	first := false
-	var held asked
+	var held withheldEntry
 	switch {
 	case e == nil || e.leaving != nil:
 	case j.mayLeave == nil:
@@ -251,7 +251,7 @@ func (j *Journal) Unlist(id ID) {
 		j.stay(e)
 		j.withheldN++
 		e.withheld, j.withheld[e] = j.withheldN, true
-		held = asked{e, e.withheld}
+		held = withheldEntry{e, e.withheld}
 	}
 	j.mu.Unlock()
 	if held.entry != nil && j.mayLeave(id.Conv) {
@@ -259,7 +259,7 @@ func (j *Journal) Unlist(id ID) {
 	}
 	// With earlier leaving entries, Run has a timer already.
 	if first {
-		j.Nudge()
+		j.Signal()
 	}
 }
 
@@ -273,19 +273,19 @@ func (j *Journal) depart(e *entry) bool {
 
 // Release removes the withheld entries that may leave now.
 func (j *Journal) Release() {
-	var held []asked
+	var held []withheldEntry
 	j.mu.Lock()
 	for e := range j.withheld {
-		held = append(held, asked{e, e.withheld})
+		held = append(held, withheldEntry{e, e.withheld})
 	}
 	j.mu.Unlock()
-	held = slices.DeleteFunc(held, func(a asked) bool { return !j.mayLeave(a.id.Conv) })
-	slices.SortFunc(held, func(a, b asked) int { return a.id.compare(b.id) })
+	held = slices.DeleteFunc(held, func(a withheldEntry) bool { return !j.mayLeave(a.id.Conv) })
+	slices.SortFunc(held, func(a, b withheldEntry) int { return a.id.compare(b.id) })
 	j.free(held...)
 }
 
 // free moves entries to the leaving ones, unless they were listed again after the call of mayLeave.
-func (j *Journal) free(held ...asked) {
+func (j *Journal) free(held ...withheldEntry) {
 	first := false
 	j.mu.Lock()
 	for _, a := range held {
@@ -295,7 +295,7 @@ func (j *Journal) free(held ...asked) {
 	}
 	j.mu.Unlock()
 	if first {
-		j.Nudge()
+		j.Signal()
 	}
 }
 
@@ -307,7 +307,7 @@ func (j *Journal) Answered(id ID) {
 		j.dirty = true
 	}
 	j.mu.Unlock()
-	j.Nudge()
+	j.Signal()
 }
 
 // Held returns the entries of the set.
@@ -325,7 +325,7 @@ func (j *Journal) listsOnly(key conversation.Key) bool {
 }
 
 // Size returns the number of entries, and the number of those that are not about to be removed.
-func (j *Journal) Size() (all, owed int) {
+func (j *Journal) Size() (all, pending int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.set), len(j.set) - j.leaving.Len() - len(j.withheld)
@@ -383,10 +383,10 @@ func (j *Journal) leave(linger time.Duration) {
 }
 
 // Signal makes Run check for a due write. It does not block.
-func (j *Journal) Nudge() { nudge(j.kick) }
+func (j *Journal) Signal() { signal(j.kick) }
 
 // signal sends on ch, whose capacity is 1, unless a signal is pending. It does not block.
-func nudge(ch chan<- struct{}) {
+func signal(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
@@ -452,7 +452,7 @@ func (j *Journal) write(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		j.log.Error("write pending-work journal", "member", j.member, "n", next.N, "err", err)
+		j.log.Error("write pending-work journal failed", "member", j.member, "n", next.N, "err", err)
 		j.abandon()
 		select {
 		case <-time.After(journalRetry):
@@ -479,7 +479,7 @@ func (j *Journal) compose() storage.Journal {
 	}
 	clear(j.fresh)
 	j.fresh = j.fresh[:0]
-	j.flying, j.waiting = append(j.flying, j.waiting...), nil
+	j.inFlight, j.waiting = append(j.inFlight, j.waiting...), nil
 	j.dirty, j.flushNow = false, false
 	j.snapshot = append(j.snapshot[:0], j.set...)
 	return storage.Journal{Member: j.member, N: n, Entries: j.snapshot}
@@ -490,7 +490,7 @@ func (j *Journal) land(n int64) []waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.numbers.Land(n)
-	listed := slices.DeleteFunc(j.flying, func(w waiter) bool {
+	listed := slices.DeleteFunc(j.inFlight, func(w waiter) bool {
 		if w.e.gone && w.still != nil && w.still() {
 			w.e = j.opening(w.e.id)
 			j.waiting = append(j.waiting, w)
@@ -498,7 +498,7 @@ func (j *Journal) land(n int64) []waiter {
 		}
 		return w.e.gone
 	})
-	j.flying = nil
+	j.inFlight = nil
 	slices.SortStableFunc(listed, func(a, b waiter) int { return a.e.id.compare(b.e.id) })
 	return listed
 }
@@ -508,7 +508,7 @@ func (j *Journal) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.numbers.LeaveBehind()
-	j.waiting, j.flying = append(j.flying, j.waiting...), nil
+	j.waiting, j.inFlight = append(j.inFlight, j.waiting...), nil
 }
 
 // sweepOwn starts the deletion of journals that the newest landed one replaces, if no waiter needs the
@@ -536,7 +536,7 @@ func (j *Journal) sweepOwn(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			j.log.Warn("delete pending-work journal", "member", j.member, "n", n-1, "err", err)
+			j.log.Warn("delete pending-work journal failed", "member", j.member, "n", n-1, "err", err)
 		}
 		over <- n
 	}()
@@ -604,11 +604,11 @@ func (j *Journal) Close(ctx context.Context) {
 		}
 		last := j.compose()
 		if err := j.store(ctx, last); err != nil {
-			j.log.Warn("write pending-work journal", "member", j.member, "n", last.N, "err", err)
+			j.log.Warn("write pending-work journal failed", "member", j.member, "n", last.N, "err", err)
 			return
 		}
 	}
 	if err := storage.DeleteJournal(ctx, j.bucket, j.unswept(n+1)); err != nil {
-		j.log.Warn("delete pending-work journal", "member", j.member, "n", n, "err", err)
+		j.log.Warn("delete pending-work journal failed", "member", j.member, "n", n, "err", err)
 	}
 }

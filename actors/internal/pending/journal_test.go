@@ -33,9 +33,9 @@ type scripted struct {
 }
 
 type heldPut struct {
-	key     string
-	body    []byte
-	verdict chan error
+	key    string
+	body   []byte
+	result chan error
 }
 
 func (s *scripted) Create(ctx context.Context, key string, body storage.Body) error {
@@ -43,7 +43,7 @@ func (s *scripted) Create(ctx context.Context, key string, body storage.Body) er
 	if err != nil {
 		s.tb.Error(err)
 	}
-	p := &heldPut{key: key, body: data, verdict: make(chan error)}
+	p := &heldPut{key: key, body: data, result: make(chan error)}
 	unknown := &storage.Error{Op: "create", Key: key, Kind: storage.ErrUncertain}
 	select {
 	case s.puts <- p:
@@ -51,7 +51,7 @@ func (s *scripted) Create(ctx context.Context, key string, body storage.Body) er
 		return unknown
 	}
 	select {
-	case err = <-p.verdict:
+	case err = <-p.result:
 	case <-ctx.Done():
 		return unknown
 	}
@@ -134,7 +134,7 @@ func (b *bench) put(n int64, want ...ID) *heldPut {
 	b.Helper()
 	p := <-b.bucket.puts
 	if key := storage.JournalKey("m", n); p.key != key {
-		b.Errorf("write under %s, want %s", p.key, key)
+		b.Errorf("write to %s, want %s", p.key, key)
 	}
 	j, err := storage.DecodeJournal(p.body)
 	if err != nil {
@@ -159,16 +159,16 @@ func (b *bench) quiet(d time.Duration) {
 	b.Helper()
 	select {
 	case p := <-b.bucket.puts:
-		b.Errorf("write of %s, want none", p.key)
-		p.verdict <- nil
+		b.Errorf("write to %s, want none", p.key)
+		p.result <- nil
 	case <-time.After(d):
 	}
 }
 
-func (b *bench) want(what string, got, want bool) {
+func (b *bench) want(name string, got, want bool) {
 	b.Helper()
 	if got != want {
-		b.Errorf("%s: %v, want %v", what, got, want)
+		b.Errorf("%s: %v, want %v", name, got, want)
 	}
 }
 
@@ -184,7 +184,7 @@ func (b *bench) wantStored(numbers ...int64) {
 	}
 }
 
-func TestJournalListsOnlyWhatLanded(t *testing.T) {
+func TestJournalListsOnlyLandedEntries(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one, two, three := writer("1", "n1"), writer("2", "n2"), writer("3", "n3")
 		first := b.list(one)
@@ -192,41 +192,41 @@ func TestJournalListsOnlyWhatLanded(t *testing.T) {
 		second, third := b.list(two), b.list(three)
 		b.want("listed by a write in flight", first(), false)
 		b.want("listed while another write is in flight", second(), false)
-		p.verdict <- nil
+		p.result <- nil
 		b.want("listed once landed", first(), true)
 		p = b.put(1, one, two, three)
 		b.want("listed by a write in flight", second() || third(), false)
 		again := b.list(one)
 		b.want("listed by the landed journal and the one in flight", again(), true)
-		p.verdict <- nil
+		p.result <- nil
 		b.want("listed once landed", second() && third(), true)
 		b.want("listed at rest", b.list(two)(), true)
 		b.quiet(time.Hour)
 	})
 }
 
-func TestJournalListsAnewWhatTheWriteInFlightLeavesOut(t *testing.T) {
+func TestJournalRelistsAnEntryMissingInFlight(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one := writer("1", "n1")
 		first := b.list(one)
-		b.put(0, one).verdict <- nil
+		b.put(0, one).result <- nil
 		b.want("listed", first(), true)
 		b.j.Unlist(one)
 		p := b.put(1) // after the linger
 		again := b.list(one)
 		b.want("listed by the landed journal but not by the one in flight", again(), false)
-		p.verdict <- nil
+		p.result <- nil
 		b.want("listed by an older journal only", again(), false)
-		b.put(2, one).verdict <- nil
+		b.put(2, one).result <- nil
 		b.want("listed once landed", again(), true)
 	})
 }
 
-func TestJournalKeepsWhoComesBackWithinTheLinger(t *testing.T) {
+func TestJournalKeepsAnEntryRelistedWithinTheLinger(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one, two := writer("1", "n1"), writer("2", "n2")
 		first := b.list(one)
-		b.put(0, one).verdict <- nil
+		b.put(0, one).result <- nil
 		b.want("listed", first(), true)
 		for range 3 {
 			b.j.Unlist(one)
@@ -238,12 +238,12 @@ func TestJournalKeepsWhoComesBackWithinTheLinger(t *testing.T) {
 		// A lingering entry stays listed in writes for others.
 		b.j.Unlist(one)
 		second := b.list(two)
-		b.put(1, one, two).verdict <- nil
+		b.put(1, one, two).result <- nil
 		b.want("listed", second(), true)
 		began := time.Now()
-		b.put(2, two).verdict <- nil
+		b.put(2, two).result <- nil
 		if took := time.Since(began); took != Linger {
-			b.Errorf("left after %v, want %v", took, Linger)
+			b.Errorf("removed after %v, want %v", took, Linger)
 		}
 		b.wantStored(2)
 	})
@@ -255,48 +255,48 @@ func TestJournalRepeatsAnUnknownOutcomeWithTheSameBytes(t *testing.T) {
 		first := b.list(one)
 		p := b.put(0, one)
 		second := b.list(two)
-		p.verdict <- &storage.Error{Op: "create", Key: p.key, Kind: storage.ErrUncertain}
+		p.result <- &storage.Error{Op: "create", Key: p.key, Kind: storage.ErrUncertain}
 		again := b.put(0, one)
 		if !bytes.Equal(p.body, again.body) {
 			b.Error("another body under the same number")
 		}
 		b.want("listed by an unknown outcome", first(), false)
-		again.verdict <- nil
+		again.result <- nil
 		b.want("listed once landed", first(), true)
-		b.put(1, one, two).verdict <- nil
+		b.put(1, one, two).result <- nil
 		b.want("listed once landed", second(), true)
 	})
 }
 
-func TestJournalLeavesARefusedNumberBehind(t *testing.T) {
+func TestJournalAbandonsARefusedNumber(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one, two := writer("1", "n1"), writer("2", "n2")
 		first := b.list(one)
-		b.put(0, one).verdict <- nil
+		b.put(0, one).result <- nil
 		b.want("listed", first(), true)
 
 		second := b.list(two)
 		p := b.put(1, one, two)
-		p.verdict <- &storage.Error{Op: "create", Key: p.key, Kind: storage.ErrRefused, Err: errors.New("no credentials")}
+		p.result <- &storage.Error{Op: "create", Key: p.key, Kind: storage.ErrRefused, Err: errors.New("no credentials")}
 		b.want("listed by a refused write", second(), false)
 		b.want("listed while the newest number is left behind", b.list(one)(), false)
 		b.wantStored(0)
 		p = b.put(2, one, two)
 		b.wantStored(0) // The landed one is deleted only after its successor has landed.
-		p.verdict <- nil
+		p.result <- nil
 		b.want("listed once landed", second(), true)
 		b.wantStored(2)
 
 		b.j.Unlist(one)
 		b.j.Unlist(two)
-		b.put(3).verdict <- nil
+		b.put(3).result <- nil
 		b.stop()
 		b.j.Close(b.Context())
 		b.wantStored()
 	})
 }
 
-func TestJournalDeletesOnlyWhatIsReplaced(t *testing.T) {
+func TestJournalDeletesOnlyReplacedNumbers(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		var ids []ID
 		for n := range int64(3) {
@@ -307,7 +307,7 @@ func TestJournalDeletesOnlyWhatIsReplaced(t *testing.T) {
 			if n > 0 {
 				b.wantStored(n - 1)
 			}
-			p.verdict <- nil
+			p.result <- nil
 			b.wantStored(n)
 		}
 	})
@@ -321,20 +321,20 @@ func TestJournalBoundsItsGarbage(t *testing.T) {
 			p := b.put(n, ids...)
 			ids = append(ids, writer(string(rune('a'+n)), "n")) // there is always a waiter for the next write
 			b.list(ids[len(ids)-1])
-			p.verdict <- nil
+			p.result <- nil
 			synctest.Wait()
 			if got := len(b.bucket.stored()); got > series.MaxReplaced+1 {
 				b.Fatalf("%d journals are stored, want at most %d", got, series.MaxReplaced+1)
 			}
 		}
-		b.put(3*series.MaxReplaced, ids...).verdict <- nil
+		b.put(3*series.MaxReplaced, ids...).result <- nil
 		b.wantStored(3 * series.MaxReplaced)
 	})
 }
 
 // TestJournalWritesDuringDeletions: a hung deletion delays no write, until too many journals wait for
 // deletion.
-func TestJournalWritesBesideDeletions(t *testing.T) {
+func TestJournalWritesDuringDeletions(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		b.bucket.stuck.Store(true)
 		began := time.Now()
@@ -342,36 +342,36 @@ func TestJournalWritesBesideDeletions(t *testing.T) {
 		write := func(n int64) {
 			ids = append(ids, writer(string(rune('a'+n)), "n"))
 			listed := b.list(ids[n])
-			b.put(n, ids...).verdict <- nil
+			b.put(n, ids...).result <- nil
 			b.want("listed", listed(), true)
 		}
 		for n := range int64(series.MaxReplaced + 1) {
 			write(n)
 		}
 		if took := time.Since(began); took != 0 {
-			b.Errorf("writes waited %v for a deletion", took)
+			b.Errorf("writes waited %v for a deletion, want 0", took)
 		}
 		write(series.MaxReplaced + 1)
 		if took := time.Since(began); took != deleteTimeout {
-			b.Errorf("write with too many journals to delete: after %v, want %v", took, deleteTimeout)
+			b.Errorf("write with too many journals to delete took %v, want %v", took, deleteTimeout)
 		}
 	})
 }
 
-func TestJournalTellsWhoAskedDuringTheWrite(t *testing.T) {
+func TestJournalNotifiesWaitersOfTheWriteInFlight(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one := writer("1", "n1")
 		first := b.list(one)
 		p := b.put(0, one)
 		again := b.list(one)
 		b.want("listed by a write in flight", again(), false)
-		p.verdict <- nil
+		p.result <- nil
 		b.want("listed once landed", first() && again(), true)
 		b.quiet(time.Hour) // The second needed no write of its own.
 	})
 }
 
-func TestJournalTellsNobodyWhoWasRemoved(t *testing.T) {
+func TestJournalDoesNotNotifyRemovedWriters(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one, two, three := writer("1", "n1"), writer("2", "n2"), writer("3", "n3")
 		b.list(one)
@@ -381,30 +381,30 @@ func TestJournalTellsNobodyWhoWasRemoved(t *testing.T) {
 		third := b.list(three)
 		b.j.Answered(two)
 		b.j.Answered(three)
-		p.verdict <- nil
-		b.put(1, one).verdict <- nil
+		p.result <- nil
+		b.put(1, one).result <- nil
 		b.want("listed after an answer", second() || third(), false)
 		b.quiet(time.Hour)
 	})
 }
 
-func TestJournalKeepsAnEntryUntilItsWriterOrAnAnswerLetsItGo(t *testing.T) {
+func TestJournalKeepsAnEntryUntilItsWriterOrAnAnswer(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		old, young := writer("1", "old"), writer("1", "young")
 		first := b.list(old)
-		b.put(0, old).verdict <- nil
+		b.put(0, old).result <- nil
 		b.want("listed", first(), true)
 		second := b.list(young) // the conversation was reopened; the old writer is fenced
-		b.put(1, old, young).verdict <- nil
+		b.put(1, old, young).result <- nil
 		b.want("listed", second(), true)
 		b.j.Unlist(young)
-		b.put(2, old).verdict <- nil
+		b.put(2, old).result <- nil
 		if got := b.j.Held(); len(got) != 1 || got[0].Nonce != "old" || got[0].Seq != 7 {
 			b.Errorf("held %v, want the old writer", got)
 		}
 		b.quiet(time.Hour)
 		b.j.Answered(old)
-		b.put(3).verdict <- nil
+		b.put(3).result <- nil
 		b.j.Answered(old)
 		b.j.Unlist(old)
 		b.quiet(time.Hour)
@@ -417,15 +417,15 @@ func TestJournalClose(t *testing.T) {
 			b.stop()
 			b.j.Close(b.Context())
 			if len(b.bucket.deleted) > 0 {
-				b.Errorf("deleted %v", b.bucket.deleted)
+				b.Errorf("deleted %v, want none", b.bucket.deleted)
 			}
 		})
 	})
-	t.Run("owes nothing", func(t *testing.T) {
+	t.Run("no pending work", func(t *testing.T) {
 		journalBench(t, func(b *bench) {
 			one := writer("1", "n1")
 			listed := b.list(one)
-			b.put(0, one).verdict <- nil
+			b.put(0, one).result <- nil
 			b.want("listed", listed(), true)
 			b.j.Unlist(one)
 			b.stop()
@@ -433,14 +433,14 @@ func TestJournalClose(t *testing.T) {
 			b.wantStored()
 		})
 	})
-	t.Run("owes", func(t *testing.T) {
+	t.Run("pending work", func(t *testing.T) {
 		journalBench(t, func(b *bench) {
 			one, two := writer("1", "n1"), writer("2", "n2")
 			listed := b.list(one)
-			b.put(0, one).verdict <- nil
+			b.put(0, one).result <- nil
 			b.want("listed", listed(), true)
 			b.list(two)
-			b.put(1, one, two).verdict <- nil
+			b.put(1, one, two).result <- nil
 			b.wantStored(1)
 			b.j.Unlist(one)
 			b.stop()
@@ -448,13 +448,13 @@ func TestJournalClose(t *testing.T) {
 			b.wantStored(1)
 		})
 	})
-	t.Run("owes, and opens", func(t *testing.T) { // The node does not crash over it.
+	t.Run("pending work and an opening", func(t *testing.T) { // The node does not crash over it.
 		journalBench(t, func(b *bench) {
 			one, opening := writer("1", "n1"), writer("2", "n2-opening")
 			b.list(one)
-			b.put(0, one).verdict <- nil
+			b.put(0, one).result <- nil
 			b.j.Opening(opening, func() {})
-			b.put(1, one, opening).verdict <- nil
+			b.put(1, one, opening).result <- nil
 			synctest.Wait()
 			b.stop()
 			closed := make(chan struct{})
@@ -462,16 +462,16 @@ func TestJournalClose(t *testing.T) {
 				defer close(closed)
 				b.j.Close(b.Context())
 			}()
-			b.put(2, one).verdict <- nil
+			b.put(2, one).result <- nil
 			<-closed
 			b.wantStored(2)
 		})
 	})
-	t.Run("opens", func(t *testing.T) {
+	t.Run("an opening", func(t *testing.T) {
 		journalBench(t, func(b *bench) {
 			opening := writer("1", "n1-opening")
 			b.j.Opening(opening, func() {})
-			b.put(0, opening).verdict <- nil
+			b.put(0, opening).result <- nil
 			synctest.Wait()
 			b.stop()
 			b.j.Close(b.Context())
@@ -482,7 +482,7 @@ func TestJournalClose(t *testing.T) {
 
 // TestJournalReleaseDuringRefusal: a Release at the time that mayLeave refuses finds the refused
 // entry.
-func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
+func TestJournalReleaseDuringRefusal(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one := writer("1", "n1")
 		asked := 0
@@ -494,17 +494,17 @@ func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
 			return true
 		})
 		listed := b.list(one)
-		b.put(0, one).verdict <- nil
+		b.put(0, one).result <- nil
 		b.want("listed", listed(), true)
 		b.j.Unlist(one)
-		b.put(1).verdict <- nil
+		b.put(1).result <- nil
 		b.quiet(time.Hour)
 	})
 }
 
 // TestJournalRelistsAnOpening: the end of one activation removes the entry that the next of the same
 // writer waits for. It is listed again unless the wait was canceled.
-func TestJournalSaysAgainWhatIsStillOpened(t *testing.T) {
+func TestJournalRelistsAnOpening(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		opening := writer("1", "n1-opening")
 		b.j.Opening(opening, func() { b.Error("it was taken back") })
@@ -517,24 +517,24 @@ func TestJournalSaysAgainWhatIsStillOpened(t *testing.T) {
 		synctest.Wait()
 		giveUp()
 		if err := <-next; !errors.Is(err, context.Canceled) {
-			b.Errorf("who gave up got %v", err)
+			b.Errorf("canceled waiter: %v", err)
 		}
 		b.j.Opened(opening)
-		p.verdict <- nil
-		b.put(1, opening).verdict <- nil
+		p.result <- nil
+		b.put(1, opening).result <- nil
 		if err := <-next; err != nil {
-			b.Errorf("who waits got %v", err)
+			b.Errorf("remaining waiter: %v", err)
 		}
 		b.j.Opened(opening)
-		b.j.Nudge()
-		b.put(2).verdict <- nil
+		b.j.Signal()
+		b.put(2).result <- nil
 		b.quiet(time.Hour)
 	})
 }
 
 // TestJournalListsOpenings: an opening is written immediately and removed immediately after its end.
 // It does not list a writer.
-func TestJournalSaysWhatIsOpened(t *testing.T) {
+func TestJournalListsOpenings(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		opening, one := writer("1", "n1-opening"), writer("1", "n1")
 		done := make(chan struct{})
@@ -549,23 +549,23 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 			b.Error("said before it landed")
 		default:
 		}
-		p.verdict <- nil
+		p.result <- nil
 		<-done
 		first := b.list(one)
 		p = b.put(1, opening, one)
-		b.want("listed by a journal that only says what is opened", first(), false)
+		b.want("listed by a journal with an opening only", first(), false)
 		b.j.Opened(opening)
 		b.j.Opened(opening)
-		b.j.Nudge()
-		p.verdict <- nil
+		b.j.Signal()
+		p.result <- nil
 		b.want("listed once landed", first(), true)
-		b.put(2, one).verdict <- nil // without the linger
+		b.put(2, one).result <- nil // without the linger
 		b.j.Unlist(one)
-		b.put(3).verdict <- nil
+		b.put(3).result <- nil
 		b.j.Opening(opening, func() { b.Error("it was taken back before it was said") })
 		b.j.Opened(opening)
-		b.j.Nudge()
-		b.put(4).verdict <- nil
+		b.j.Signal()
+		b.put(4).result <- nil
 		b.quiet(time.Hour)
 	})
 }

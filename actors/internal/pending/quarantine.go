@@ -22,7 +22,7 @@ const (
 	// expireTogether is the number of crashes expired by one write while other suspects wait.
 	expireTogether = 16
 	// initialScanTimeout bounds the scan at start for conversations that must not be opened.
-	firstLookTimeout = 5 * time.Second
+	initialScanTimeout = 5 * time.Second
 )
 
 // Quarantine knows the quarantined conversations and the suspects: those that were being opened when a
@@ -121,14 +121,14 @@ func (a *Quarantine) Refused(key conversation.Key) error {
 }
 
 // beginScan starts a listing of the quarantined conversations.
-func (a *Quarantine) look() {
+func (a *Quarantine) beginScan() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.fresh)
 }
 
 // endScan stores the listed conversations and returns those that are no longer quarantined.
-func (a *Quarantine) looked(found []conversation.Key) (back []conversation.Key) {
+func (a *Quarantine) endScan(found []conversation.Key) (back []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	set := make(map[conversation.Key]bool, len(found)+len(a.fresh))
@@ -222,7 +222,7 @@ func (a *Quarantine) named() (keys []conversation.Key) {
 }
 
 // probed records whether a probe of a suspect was answered.
-func (a *Quarantine) asked(key conversation.Key, answered bool) {
+func (a *Quarantine) probed(key conversation.Key, answered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if answered {
@@ -259,7 +259,7 @@ func (a *Quarantine) enter(ctx context.Context) error {
 	case a.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for other conversations to be opened: %w", ctx.Err())
+		return fmt.Errorf("wait for other openings: %w", ctx.Err())
 	}
 }
 
@@ -277,8 +277,8 @@ func (w *Sweeper) quarantine(ctx context.Context, key conversation.Key, why stri
 	}
 	w.Quarantine.add(key)
 	if did {
-		w.o.Logger.Error("conversation is quarantined", "conversation", string(key), "failures", failures, "err", errors.New(why),
-			"remedy", "repair it; nodes try it again later, and parley log quarantine --release has them try it now")
+		w.o.Logger.Error("conversation quarantined", "conversation", string(key), "failures", failures, "err", errors.New(why),
+			"remedy", "repair it; nodes retry later, or run parley log quarantine --release")
 	}
 	return nil
 }
@@ -296,14 +296,14 @@ func (w *Sweeper) Failed(key conversation.Key, why error) (quarantine func(conte
 		if err == nil {
 			w.unread.opened(key) // A released conversation starts with no failures.
 		} else if ctx.Err() == nil {
-			w.o.Logger.Error("set conversation aside", "conversation", string(key), "err", err)
+			w.o.Logger.Error("quarantine conversation failed", "conversation", string(key), "err", err)
 		}
 	}
 }
 
 // IsNewCause records why a log cannot be opened, and reports whether the cause differs from the last
 // one.
-func (w *Sweeper) IsNews(key conversation.Key, err error) bool { return w.unread.news(key, err) }
+func (w *Sweeper) IsNewCause(key conversation.Key, err error) bool { return w.unread.news(key, err) }
 
 // Survived records that a conversation was opened here: earlier crashes over it had another cause.
 func (w *Sweeper) Survived(key conversation.Key) {
@@ -315,13 +315,13 @@ func (w *Sweeper) Survived(key conversation.Key) {
 
 // loadQuarantine lists the quarantined conversations.
 func (w *Sweeper) loadQuarantine(ctx context.Context) error {
-	w.Quarantine.look()
+	w.Quarantine.beginScan()
 	keys, err := storage.ListQuarantine(ctx, w.o.Bucket)
 	if err != nil {
 		return err
 	}
-	for _, key := range w.Quarantine.looked(keys) {
-		w.o.Logger.Info("conversation is put back", "conversation", string(key))
+	for _, key := range w.Quarantine.endScan(keys) {
+		w.o.Logger.Info("conversation no longer quarantined", "conversation", string(key))
 	}
 	return nil
 }
@@ -329,16 +329,16 @@ func (w *Sweeper) loadQuarantine(ctx context.Context) error {
 // InitialScan lists the conversations that must not be opened, before any is, and tries the suspects
 // with named crashes while the node has no other work. It is bounded: if the bucket does not answer, a
 // later sweep does this. The quarantine is listed first, so that a slow journal does not delay it.
-func (w *Sweeper) FirstLook(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, firstLookTimeout)
+func (w *Sweeper) InitialScan(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, initialScanTimeout)
 	defer cancel()
 	err := w.loadQuarantine(limited)
-	var s *stock
+	var s *scanResult
 	if err == nil {
 		s, err = w.scan(limited)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.o.Logger.Warn("look for what is quarantined", "err", err)
+		w.o.Logger.Warn("initial quarantine scan failed", "err", err)
 	}
 	if err == nil {
 		s.trial(ctx)

@@ -101,7 +101,7 @@ func (w *Sweeper) announceReading(key conversation.Key) (over func()) {
 
 func (w *Sweeper) endReading(id ID) {
 	if w.Journal.Opened(id) {
-		w.Journal.Nudge()
+		w.Journal.Signal()
 	}
 }
 

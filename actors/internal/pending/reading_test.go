@@ -67,7 +67,7 @@ func TestSlowReadIsAnnounced(t *testing.T) {
 		}
 		time.Sleep(SlowOpening - time.Millisecond)
 		if got := listedNow(t, bucket); got != nil {
-			t.Errorf("listed at once: %v", got)
+			t.Errorf("listed immediately: %v, want none", got)
 		}
 		again, err := r.Reading(t.Context(), key)
 		if err != nil {
@@ -76,17 +76,17 @@ func TestSlowReadIsAnnounced(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, e := range listedNow(t, bucket) {
 			if e.Conv != key || !e.Opening || !hasMark(e.Nonce, readMark) || e.Seq != -1 {
-				t.Errorf("listed %+v", e)
+				t.Errorf("listed %+v, want an opening", e)
 			}
 		}
 		if got := listedNow(t, bucket); len(got) != 2 {
-			t.Errorf("two readings are listed as %v", got)
+			t.Errorf("two reads are listed as %v, want 2 entries", got)
 		}
 		over()
 		again()
 		time.Sleep(time.Second)
 		if got := listedNow(t, bucket); len(got) != 0 {
-			t.Errorf("still listed: %v", got)
+			t.Errorf("still listed: %v, want none", got)
 		}
 
 		r.Quarantine.suspect(map[conversation.Key][]crash{key: {{entry: opened("x")}}})
@@ -95,12 +95,12 @@ func TestSlowReadIsAnnounced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := listedNow(t, bucket); len(got) != 1 {
-			t.Errorf("a suspect is read while the journal says %v", got)
+			t.Errorf("read of a suspect is listed as %v", got)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := r.Reading(short, key); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("two suspects are read at once: %v", err)
+			t.Errorf("two suspects read concurrently: %v", err)
 		}
 		over()
 		over, err = r.Reading(t.Context(), key)
@@ -122,12 +122,12 @@ func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 		}
 		time.Sleep(SlowOpening - time.Millisecond)
 		if got := listedNow(t, bucket); len(got) != 0 {
-			t.Errorf("listed for a caller: %v", got)
+			t.Errorf("listed for a caller: %v, want none", got)
 		}
 		r.AnnounceOpening(id)
 		time.Sleep(time.Second)
 		if got := listedNow(t, bucket); len(got) != 1 || !got[0].Opening || hasMark(got[0].Nonce, readMark) {
-			t.Errorf("listed for a sweep: %v", got)
+			t.Errorf("listed for a sweep: %v, want an opening", got)
 		}
 		read()
 		leave()
@@ -135,11 +135,11 @@ func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 		r.Quarantine.suspect(map[conversation.Key][]crash{id.Conv: {{entry: opened("x")}}})
 		r.AnnounceOpening(id)
 		if got := r.Journal.Held(); len(got) != 0 {
-			t.Errorf("a suspect is listed before its turn: %v", got)
+			t.Errorf("suspect listed before its turn: %v", got)
 		}
 		_, leave, err = r.EnterOpening(t.Context(), id, false)
 		if got := listedNow(t, bucket); err != nil || len(got) != 1 {
-			t.Errorf("a suspect is opened while the journal says %v: %v", got, err)
+			t.Errorf("opening of a suspect is listed as %v: %v", got, err)
 		}
 		leave()
 	})
@@ -151,7 +151,7 @@ func TestOpeningsAfterACrash(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		writeJournal(t, bucket, "dead", 0)
 		id := ID{listed("x", "n").Conv, "n-opening"}
-		lists := func(what string, want int) {
+		lists := func(name string, want int) {
 			t.Helper()
 			_, leave, err := r.EnterOpening(t.Context(), id, false)
 			if err != nil {
@@ -162,7 +162,7 @@ func TestOpeningsAfterACrash(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := listedNow(t, bucket); len(got) != want {
-				t.Errorf("%s: listed %v, want %d", what, got, want)
+				t.Errorf("%s: listed %v, want %d", name, got, want)
 			}
 			r.Journal.Opened(id)
 			leave()
@@ -188,14 +188,14 @@ func TestCrashesThatCount(t *testing.T) {
 		named, counted int
 		suspect        bool
 	}{
-		"worked on":              {[][]storage.JournalEntry{{listed("x", "n")}}, 0, 0, false},
-		"opened among others":    {[][]storage.JournalEntry{{opened("x"), opened("y")}, {opened("x")}}, 0, 0, true},
-		"read among others":      {[][]storage.JournalEntry{{marked("x", "d0", readMark)}}, 0, 0, true},
-		"alone":                  {[][]storage.JournalEntry{{alone("d0")}, {alone("d1"), listed("x", "n")}}, 2, 2, true},
-		"beside work":            {[][]storage.JournalEntry{{alone("d0"), listed("y", "n")}}, 1, 0, true},
-		"beside another opening": {[][]storage.JournalEntry{{alone("d0"), opened("y")}}, 1, 0, true},
-		"in the pause":           {[][]storage.JournalEntry{{alone("d0")}, {alone("d1")}, {marked("x", "d2", pauseMark)}}, 2, 1, true},
-		"pauses alone":           {[][]storage.JournalEntry{{marked("x", "d0", pauseMark)}, {marked("x", "d1", pauseMark)}}, 0, 0, true},
+		"worked on":            {[][]storage.JournalEntry{{listed("x", "n")}}, 0, 0, false},
+		"opened among others":  {[][]storage.JournalEntry{{opened("x"), opened("y")}, {opened("x")}}, 0, 0, true},
+		"read among others":    {[][]storage.JournalEntry{{marked("x", "d0", readMark)}}, 0, 0, true},
+		"alone":                {[][]storage.JournalEntry{{alone("d0")}, {alone("d1"), listed("x", "n")}}, 2, 2, true},
+		"with other work":      {[][]storage.JournalEntry{{alone("d0"), listed("y", "n")}}, 1, 0, true},
+		"with another opening": {[][]storage.JournalEntry{{alone("d0"), opened("y")}}, 1, 0, true},
+		"in the pause":         {[][]storage.JournalEntry{{alone("d0")}, {alone("d1")}, {marked("x", "d2", pauseMark)}}, 2, 1, true},
+		"pauses alone":         {[][]storage.JournalEntry{{marked("x", "d0", pauseMark)}, {marked("x", "d1", pauseMark)}}, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bucket := memoryBucket(t)
@@ -204,7 +204,7 @@ func TestCrashesThatCount(t *testing.T) {
 			}
 			r := sweeperOf(t, bucket, &oracle{})
 			key := opened("x").Conv
-			look := func(named, counted int, suspect bool) {
+			check := func(named, counted int, suspect bool) {
 				t.Helper()
 				if _, err := r.scan(t.Context()); err != nil {
 					t.Fatal(err)
@@ -213,9 +213,9 @@ func TestCrashesThatCount(t *testing.T) {
 					t.Errorf("named %d, counted %d, suspect %t, want %d, %d, %t", n, c, r.Quarantine.Suspects(key), named, counted, suspect)
 				}
 			}
-			look(tt.named, tt.counted, tt.suspect)
+			check(tt.named, tt.counted, tt.suspect)
 			r.Survived(key)
-			look(0, 0, false)
+			check(0, 0, false)
 		})
 	}
 }
@@ -240,7 +240,7 @@ func TestCleanOpeningIsDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if next.Quarantine.Suspects(e.Conv) {
-			t.Error("a conversation that was opened is a suspect after a restart")
+			t.Error("opened conversation is a suspect after a restart")
 		}
 	})
 }
@@ -264,10 +264,10 @@ func TestSuspectIsOpenedAlone(t *testing.T) {
 			entered <- leave
 		}
 		go enter()
-		time.Sleep(soloPatience / 2)
+		time.Sleep(soloWait / 2)
 		select {
 		case <-entered:
-			t.Fatal("a suspect is opened beside another conversation")
+			t.Fatal("suspect opened concurrently with another conversation")
 		default:
 		}
 		read()
@@ -275,31 +275,31 @@ func TestSuspectIsOpenedAlone(t *testing.T) {
 		leaveCalm()
 		leave := <-entered
 		if got := listedNow(t, bucket); len(got) != 1 || got[0].Conv != suspect || !hasMark(got[0].Nonce, aloneMark) {
-			t.Errorf("a suspect is opened while the journal lists %v", got)
+			t.Errorf("journal lists %v while a suspect is opened", got)
 		}
 		short, cancel := context.WithTimeout(t.Context(), soloTimeout/2)
 		defer cancel()
 		if _, _, err := r.EnterOpening(short, calm, false); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("another is opened beside a suspect: %v", err)
+			t.Errorf("another conversation opened concurrently with a suspect: %v", err)
 		}
 		if _, err := r.Reading(short, calm.Conv); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("another is read beside a suspect: %v", err)
+			t.Errorf("another conversation read concurrently with a suspect: %v", err)
 		}
 		long, cancel := context.WithTimeout(t.Context(), soloTimeout)
 		defer cancel()
 		read, leaveCalm, err = r.EnterOpening(long, calm, false)
 		if err != nil {
-			t.Fatalf("an opening waits for a suspect that takes long: %v", err)
+			t.Fatalf("opening waits for a slow suspect: %v", err)
 		}
 		if got := listedNow(t, bucket); len(got) != 1 || hasMark(got[0].Nonce, aloneMark) {
-			t.Errorf("a suspect that takes long is listed as %v", got)
+			t.Errorf("slow suspect is listed as %v", got)
 		}
 		read()
 		leaveCalm()
 		leave()
 		time.Sleep(time.Second)
 		if got := r.Journal.Held(); len(got) != 0 {
-			t.Errorf("after the opening the journal lists %v", got)
+			t.Errorf("journal lists %v after the opening, want none", got)
 		}
 		r.Quarantine.suspect(map[conversation.Key][]crash{suspect: {{entry: marked("x", "d", aloneMark), named: true, counts: true}}})
 		r.Journal.List(ID{calm.Conv, "n"}, 0, func() {})
@@ -307,18 +307,18 @@ func TestSuspectIsOpenedAlone(t *testing.T) {
 		go enter()
 		leave = <-entered
 		if waited := time.Since(began); waited < holdTimeout {
-			t.Errorf("a suspect that a node has crashed over waits %v for a busy node, want %v", waited, holdTimeout)
+			t.Errorf("suspect waited %v for a busy node, want %v", waited, holdTimeout)
 		}
 		leave()
 		r.Journal.Answered(ID{calm.Conv, "n"})
 		go enter()
 		time.Sleep(10 * time.Millisecond)
 		if got := listedNow(t, bucket); len(got) != 1 || !hasMark(got[0].Nonce, pauseMark) {
-			t.Errorf("before a suspect is opened on an idle node the journal lists %v", got)
+			t.Errorf("journal lists %v before a suspect is opened on an idle node", got)
 		}
 		leave = <-entered
 		if got := listedNow(t, bucket); len(got) != 1 || !hasMark(got[0].Nonce, aloneMark) {
-			t.Errorf("after the pause the journal lists %v", got)
+			t.Errorf("journal lists %v after the pause", got)
 		}
 		leave()
 	})
@@ -348,10 +348,10 @@ func TestSuspectsThatDoNotAnswer(t *testing.T) {
 		for n := range 3 {
 			began := time.Now()
 			if err := r.Sweep(t.Context()); err == nil {
-				t.Error("a sweep that leaves something returned no error")
+				t.Error("incomplete sweep returned no error")
 			}
 			if took := time.Since(began); took > ProbeTimeout+time.Second {
-				t.Errorf("sweep %d took %v", n, took)
+				t.Errorf("sweep %d took %v, want one timeout", n, took)
 			}
 		}
 		asked := map[string]int{}
@@ -360,11 +360,11 @@ func TestSuspectsThatDoNotAnswer(t *testing.T) {
 		}
 		for _, id := range others {
 			if asked[id] != 1 {
-				t.Errorf("%s was asked for %d times", id, asked[id])
+				t.Errorf("%s probed %d times", id, asked[id])
 			}
 		}
 		if asked[string(silent.Conv)] != 3 || order[len(order)-1] != string(silent.Conv) || order[len(order)-2] != string(silent.Conv) {
-			t.Errorf("asked for %v", order)
+			t.Errorf("probed %v", order)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // release tries the due quarantined conversations of this node, one after the other. One that opens
 // while nothing else runs is released, with its pending work.
-func (s *stock) release(ctx context.Context, starts bool) error {
+func (s *scanResult) release(ctx context.Context, starts bool) error {
 	w := s.sweeper
 	var errs []error
 	for _, key := range w.Quarantine.dueAt(time.Now()) {
@@ -73,7 +73,7 @@ func (w *Sweeper) try(ctx context.Context, key conversation.Key, starts bool) er
 		return nil // The next try follows when it is due.
 	}
 	w.Quarantine.released(key)
-	w.o.Logger.Info("conversation is released", "conversation", string(key), "tries", a.Tries)
+	w.o.Logger.Info("conversation released", "conversation", string(key), "tries", a.Tries)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // scanResult holds the journals that a sweep found in the bucket.
-type stock struct {
+type scanResult struct {
 	sweeper *Sweeper
 	left    []*leftJournal
 	// known is set if the quarantine was listed after the journals were read. Only then does it cover
@@ -33,8 +33,8 @@ type leftJournal struct {
 
 // scan reads the journals of nodes that are gone, counts crashes per conversation, and lists the
 // quarantined conversations.
-func (w *Sweeper) scan(ctx context.Context) (*stock, error) {
-	s := &stock{sweeper: w}
+func (w *Sweeper) scan(ctx context.Context) (*scanResult, error) {
+	s := &scanResult{sweeper: w}
 	refs, err := storage.Journals(ctx, w.o.Bucket)
 	errs := []error{err, s.read(ctx, refs)}
 	if err == nil {
@@ -52,7 +52,7 @@ func (w *Sweeper) scan(ctx context.Context) (*stock, error) {
 }
 
 // read reads journals concurrently. The order does not matter.
-func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
+func (s *scanResult) read(ctx context.Context, refs []storage.JournalRef) error {
 	w := s.sweeper
 	var mu sync.Mutex
 	var errs []error
@@ -90,7 +90,7 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 
 // expireSuspects marks expired openings as answered: those repeated in the journal of a release. That
 // journal stays as long as another journal lists them.
-func (s *stock) expireSuspects() {
+func (s *scanResult) expireSuspects() {
 	past := map[storage.JournalEntry]*leftJournal{}
 	for _, l := range s.left {
 		for _, e := range l.all {
@@ -116,7 +116,7 @@ func (s *stock) expireSuspects() {
 }
 
 // crashes returns the crashes per conversation that the journals report.
-func (s *stock) crashes() map[conversation.Key][]crash {
+func (s *scanResult) crashes() map[conversation.Key][]crash {
 	out := map[conversation.Key][]crash{}
 	for _, l := range s.left {
 		for _, e := range l.open {
@@ -139,7 +139,7 @@ func (l *leftJournal) listsOnly(conv conversation.Key) bool {
 
 // trial opens this node's suspects with named crashes, one after the other, for a limited time. The
 // node has no other work yet.
-func (s *stock) trial(ctx context.Context) {
+func (s *scanResult) trial(ctx context.Context) {
 	w := s.sweeper
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
@@ -151,24 +151,24 @@ func (s *stock) trial(ctx context.Context) {
 			continue
 		}
 		if err := s.suspect(ctx, key, nil); err != nil {
-			w.Quarantine.asked(key, false)
-			w.o.Logger.Warn("try a suspect before anything else", "conversation", string(key), "err", err)
+			w.Quarantine.probed(key, false)
+			w.o.Logger.Warn("trial of suspect failed", "conversation", string(key), "err", err)
 		}
 	}
 	if err := s.release(ctx, true); err != nil {
-		w.o.Logger.Warn("try what is quarantined", "err", err)
+		w.o.Logger.Warn("trial of quarantined conversations failed", "err", err)
 	}
 }
 
 // quarantine quarantines conversations that too many nodes crashed over, and marks entries of
 // quarantined conversations as answered. Entries of a release stay pending.
-func (s *stock) quarantine(ctx context.Context) error {
+func (s *scanResult) quarantine(ctx context.Context) error {
 	var errs []error
 	a := s.sweeper.Quarantine
 	for _, l := range s.left {
 		for _, e := range l.open {
 			if _, n := a.evidence(e.Conv); n >= a.limit && !a.has(e.Conv) && quarantineBeforeAnswer() {
-				errs = append(errs, s.sweeper.quarantine(ctx, e.Conv, fmt.Sprintf("%d nodes crashed while they opened it and did nothing else, %s among them", n, l.ref.Member), n))
+				errs = append(errs, s.sweeper.quarantine(ctx, e.Conv, fmt.Sprintf("%d nodes crashed while they opened it with no other work, including %s", n, l.ref.Member), n))
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (s *stock) quarantine(ctx context.Context) error {
 
 // takeOver answers the entries of conversations that are no suspects, and deletes the journals without
 // other entries. Journals are independent: a hung owner delays only one.
-func (s *stock) calm(ctx context.Context) error {
+func (s *scanResult) takeOver(ctx context.Context) error {
 	w := s.sweeper
 	var mu sync.Mutex
 	var errs []error
@@ -199,7 +199,7 @@ func (s *stock) calm(ctx context.Context) error {
 	g.SetLimit(journalsAtOnce)
 	for _, l := range s.left {
 		if len(l.open) > 0 {
-			w.o.Logger.Info("take over conversations", "member", l.ref.Member, "count", len(l.open))
+			w.o.Logger.Info("taking over conversations", "member", l.ref.Member, "count", len(l.open))
 		}
 		g.Go(func() error {
 			err := w.answer(ctx, l)
@@ -262,7 +262,7 @@ func (w *Sweeper) forget(ctx context.Context, l *leftJournal) error {
 
 // suspects answers the entries of suspects, one conversation after the other. It ends early when the
 // members change, or after suspectsTimeout, because other pending work comes first.
-func (s *stock) suspects(ctx context.Context) error {
+func (s *scanResult) suspects(ctx context.Context) error {
 	w := s.sweeper
 	own := slices.DeleteFunc(w.orphans(), func(e storage.JournalEntry) bool {
 		return !w.Quarantine.Suspects(e.Conv) || w.Quarantine.Refused(e.Conv) != nil
@@ -290,7 +290,7 @@ func (s *stock) suspects(ctx context.Context) error {
 			break
 		}
 		err := s.suspect(ctx, key, own)
-		w.Quarantine.asked(key, err == nil)
+		w.Quarantine.probed(key, err == nil)
 		errs = append(errs, err)
 	}
 	for _, l := range s.left {
@@ -301,7 +301,7 @@ func (s *stock) suspects(ctx context.Context) error {
 
 // suspect answers the entries of one conversation. It stops at the first failure, because the others
 // would wait for the same.
-func (s *stock) suspect(ctx context.Context, key conversation.Key, own []storage.JournalEntry) error {
+func (s *scanResult) suspect(ctx context.Context, key conversation.Key, own []storage.JournalEntry) error {
 	for _, l := range s.left {
 		if err := s.answerAll(ctx, l, key); err != nil {
 			return err
@@ -319,7 +319,7 @@ func (s *stock) suspect(ctx context.Context, key conversation.Key, own []storage
 }
 
 // answerAll answers the entries of one conversation in a journal.
-func (s *stock) answerAll(ctx context.Context, l *leftJournal, key conversation.Key) (err error) {
+func (s *scanResult) answerAll(ctx context.Context, l *leftJournal, key conversation.Key) (err error) {
 	l.open = slices.DeleteFunc(l.open, func(e storage.JournalEntry) bool {
 		if e.Conv != key || ctx.Err() != nil || err != nil {
 			return false

@@ -16,7 +16,7 @@ const (
 	// soloTimeout bounds the time that the opening of one suspect blocks all others.
 	soloTimeout = 30 * time.Second
 	// soloWait is the time that a suspect waits for openings in progress.
-	soloPatience = 5 * time.Second
+	soloWait = 5 * time.Second
 	// holdTimeout is the time that a suspect waits for the node to be idle after one named crash,
 	// doubled for each further crash up to maxHold.
 	holdTimeout, maxHold = time.Second, 30 * time.Second
@@ -129,7 +129,7 @@ func (w *Sweeper) alone(ctx context.Context, key conversation.Key) (leave func()
 	nothing := func() {}
 	named, counted := w.Quarantine.evidence(key)
 	elapse(ctx, turnGap)
-	open, empty, err := w.gate.close(ctx, soloPatience)
+	open, empty, err := w.gate.close(ctx, soloWait)
 	if err != nil {
 		w.Quarantine.leave()
 		return nothing, err
@@ -148,7 +148,7 @@ func (w *Sweeper) alone(ctx context.Context, key conversation.Key) (leave func()
 		s.leave()
 		return nothing, err
 	}
-	s.timeout = time.AfterFunc(soloTimeout, s.blur)
+	s.timeout = time.AfterFunc(soloTimeout, s.demote)
 	return sync.OnceFunc(s.leave), nil
 }
 
@@ -160,10 +160,10 @@ func (w *Sweeper) pause(ctx context.Context, key conversation.Key, counted int) 
 	if err := w.Journal.OpeningListed(ctx, id); err != nil {
 		return err
 	}
-	dice := hashOf(string(id.Conv) + string(id.Nonce))
-	elapse(ctx, time.Duration(dice%uint64(maxPause))+time.Duration(counted)*pauseStep)
+	seed := hashOf(string(id.Conv) + string(id.Nonce))
+	elapse(ctx, time.Duration(seed%uint64(maxPause))+time.Duration(counted)*pauseStep)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("pause before conversation %s is opened: %w", key, err)
+		return fmt.Errorf("pause before opening conversation %s: %w", key, err)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ type solo struct {
 
 // demote opens the gate because the suspect takes too long. From then on the journal lists its opening
 // as one among others.
-func (s *solo) blur() {
+func (s *solo) demote() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -234,6 +234,6 @@ func (w *Sweeper) expireSuspects(past []storage.JournalEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), expireSuspectsTimeout)
 	defer cancel()
 	if err := storage.ExpireSuspects(ctx, w.o.Bucket, fmt.Sprintf("%.40s-%d", w.o.Member, w.stored.Add(1)), past); err != nil {
-		w.o.Logger.Warn("store that crashes are past", "err", err)
+		w.o.Logger.Warn("expire suspects failed", "err", err)
 	}
 }

@@ -31,7 +31,7 @@ const (
 )
 
 // errSuspectsLeft makes the next sweep continue with the remaining suspects.
-var errSuspectsLeft = errors.New("conversations that nodes died over are left for the next sweep")
+var errSuspectsLeft = errors.New("suspects left for the next sweep")
 
 // Options are the dependencies of a Sweeper. All are required.
 type Options struct {
@@ -130,7 +130,7 @@ func (w *Sweeper) Run(ctx context.Context) {
 		case err == nil:
 			retry = SoonAfter
 		case ctx.Err() == nil:
-			w.o.Logger.Warn("sweep pending-work journals", "err", err)
+			w.o.Logger.Warn("pending-work sweep failed", "err", err)
 			pause = min(retry, pause)
 			retry = min(2*retry, w.o.Every)
 		}
@@ -140,13 +140,13 @@ func (w *Sweeper) Run(ctx context.Context) {
 }
 
 // SweepSoon schedules a sweep after SoonAfter.
-func (w *Sweeper) SweepSoon() { nudge(w.soon) }
+func (w *Sweeper) SweepSoon() { signal(w.soon) }
 
 // SweepNow schedules a sweep immediately.
-func (w *Sweeper) SweepNow() { nudge(w.now) }
+func (w *Sweeper) SweepNow() { signal(w.now) }
 
 // ProbeSoon schedules probes of this node's own entries.
-func (w *Sweeper) ProbeSoon() { nudge(w.probeNow) }
+func (w *Sweeper) ProbeSoon() { signal(w.probeNow) }
 
 // RunProbes probes the conversations that this node has handed over, so that their new owners
 // continue, until ctx ends. Probes are concurrent: a hung owner delays no other.
@@ -172,7 +172,7 @@ func (w *Sweeper) RunProbes(ctx context.Context) {
 			}
 			g.Go(func() error {
 				if err := w.probeOwn(ctx, e); err != nil && ctx.Err() == nil {
-					w.o.Logger.Info("poke what was handed over; the next sweep asks again", "err", err)
+					w.o.Logger.Info("probe after handover failed; will retry", "err", err)
 					w.SweepSoon()
 				}
 				mu.Lock()
@@ -192,7 +192,7 @@ func (w *Sweeper) Sweep(ctx context.Context) error {
 	}
 	w.sweeps.Add(1)
 	s, err := w.scan(ctx)
-	errs := []error{err, s.quarantine(ctx), s.calm(ctx), s.ownSet(ctx), s.suspects(ctx), s.release(ctx, false), w.sweepStaged(ctx)}
+	errs := []error{err, s.quarantine(ctx), s.takeOver(ctx), s.ownSet(ctx), s.suspects(ctx), s.release(ctx, false), w.sweepStaged(ctx)}
 	return errors.Join(errs...)
 }
 
@@ -253,7 +253,7 @@ func (w *Sweeper) forgetAnswers(refs []storage.JournalRef) {
 }
 
 // ownSet answers the own entries whose writer stepped down.
-func (s *stock) ownSet(ctx context.Context) error {
+func (s *scanResult) ownSet(ctx context.Context) error {
 	w := s.sweeper
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
@@ -293,11 +293,11 @@ func (w *Sweeper) probe(ctx context.Context, e storage.JournalEntry) error {
 	defer cancel()
 	m, err := w.o.Request(ctx, string(e.Conv), &wire.ProbeRequest{Nonce: string(e.Nonce), Seq: e.Seq})
 	if err != nil {
-		return fmt.Errorf("poke %s: %w", e.Conv, err)
+		return fmt.Errorf("probe %s: %w", e.Conv, err)
 	}
 	reply, ok := m.(*wire.ProbeReply)
 	if !ok || reply.GetAnswer() == wire.ProbeReply_UNKNOWN {
-		return fmt.Errorf("poke %s: not answered", e.Conv)
+		return fmt.Errorf("probe %s: not answered", e.Conv)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (l *listings) take() []time.Duration {
 }
 
 // TestRequestsDoNotPostponeASweep requests sweeps faster than they run.
-func TestAskingDoesNotPutASweepOff(t *testing.T) {
+func TestRequestsDoNotPostponeASweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bucket := &listings{began: time.Now()}
 		r := sweeperOf(t, bucket, &oracle{})
@@ -103,10 +103,10 @@ func TestAskingDoesNotPutASweepOff(t *testing.T) {
 		defer wg.Wait()
 		defer cancel()
 		until := func(at time.Duration) { <-time.After(at - time.Since(bucket.began)) }
-		sweeps := func(what string, want ...time.Duration) {
+		sweeps := func(name string, want ...time.Duration) {
 			t.Helper()
 			if diff := cmp.Diff(want, bucket.take()); diff != "" {
-				t.Errorf("sweeps %s (-want +got):\n%s", what, diff)
+				t.Errorf("sweeps %s (-want +got):\n%s", name, diff)
 			}
 		}
 		sweeps("at the start", 0)
@@ -118,11 +118,11 @@ func TestAskingDoesNotPutASweepOff(t *testing.T) {
 		until(59 * time.Second)
 		got := bucket.take()
 		if len(got) < 8 || len(got) > 11 || got[0] != 10*time.Second+SoonAfter {
-			t.Errorf("sweeps while one is asked for all the time: %v", got)
+			t.Errorf("sweeps at %v under constant requests", got)
 		}
 		for i := 1; i < len(got); i++ {
 			if pause := got[i] - got[i-1]; pause < SoonAfter || pause > 2*SoonAfter {
-				t.Errorf("a pause of %v between sweeps that are asked for: %v", pause, got)
+				t.Errorf("%v between requested sweeps: %v", pause, got)
 			}
 		}
 
@@ -189,13 +189,13 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	bucket := memoryBucket(t)
 	r := sweeperOf(t, bucket, o)
 	key := func(n int64) string { return storage.JournalKey("dead", n) }
-	sweep := func(what string, complete bool, want map[string]int) {
+	sweep := func(name string, complete bool, want map[string]int) {
 		t.Helper()
 		if err := r.Sweep(t.Context()); (err == nil) != complete {
-			t.Errorf("%s: sweep returned %v", what, err)
+			t.Errorf("%s: sweep returned %v", name, err)
 		}
 		if diff := cmp.Diff(want, o.takeAsked()); diff != "" {
-			t.Errorf("%s: asked about (-want +got):\n%s", what, diff)
+			t.Errorf("%s: probed (-want +got):\n%s", name, diff)
 		}
 	}
 	writeJournal(t, bucket, "dead", 0, one, two, stuck)
@@ -220,7 +220,7 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	wantJournals(t, bucket)
 	sweep("nothing left", true, nil)
 	if len(r.answers) != 0 {
-		t.Errorf("answers are remembered of journals that are gone: %v", r.answers)
+		t.Errorf("answers of deleted journals are kept: %v", r.answers)
 	}
 	writeJournal(t, bucket, "dead", 2, one)
 	sweep("forgotten", true, askedOnce(one))
@@ -239,19 +239,19 @@ func TestAnswersSurviveAFailedListing(t *testing.T) {
 	r := sweeperOf(t, bucket, o)
 	writeJournal(t, bucket, "dead", 0, one, stuck)
 	if err := r.Sweep(t.Context()); err == nil {
-		t.Error("a sweep that answers nothing for one entry returned no error")
+		t.Error("sweep with an unanswered entry returned no error")
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.Sweep(over); err == nil {
-		t.Error("a sweep without a listing returned no error")
+		t.Error("sweep with a failed listing returned no error")
 	}
 	o.takeAsked()
 	if err := r.Sweep(t.Context()); err == nil {
-		t.Error("a sweep that answers nothing for one entry returned no error")
+		t.Error("sweep with an unanswered entry returned no error")
 	}
 	if diff := cmp.Diff(askedOnce(stuck), o.takeAsked()); diff != "" {
-		t.Errorf("asked about (-want +got):\n%s", diff)
+		t.Errorf("probed (-want +got):\n%s", diff)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestSuspectsComeLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Quarantine.Refused(thrice.Conv) == nil || r.Quarantine.Refused(twice.Conv) != nil {
-		t.Error("before the sweep: a conversation that too many crashed over is not refused, or another is")
+		t.Error("before the sweep: want only the conversation with 3 crashes refused")
 	}
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -338,18 +338,18 @@ func TestSuspectsComeLast(t *testing.T) {
 		string(calm.Conv), string(once.Conv), string(once.Conv), string(once.Conv), string(twice.Conv), string(twice.Conv), string(twice.Conv),
 	}
 	if diff := cmp.Diff(want, order); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("probed (-want +got):\n%s", diff)
 	}
 	wantJournals(t, bucket)
 	a, err := storage.ReadQuarantine(t.Context(), bucket, thrice.Conv)
 	if err != nil || a.Failures != 3 {
-		t.Errorf("quarantined: %+v, %v", a, err)
+		t.Errorf("quarantined: %+v, %v, want 3 failures", a, err)
 	}
 	if !r.Quarantine.Suspects(once.Conv) {
-		t.Error("crashes are forgotten before another look")
+		t.Error("crashes were dropped before the next scan")
 	}
 	if err := r.Sweep(t.Context()); err != nil || r.Quarantine.Suspects(once.Conv) || r.Quarantine.Suspects(thrice.Conv) {
-		t.Errorf("after the journals are gone they count: %v", err)
+		t.Errorf("crashes count after their journals were deleted: %v", err)
 	}
 }
 
@@ -365,9 +365,9 @@ func TestTrialAtStart(t *testing.T) {
 	for _, member := range []string{"d2", "d3", "d4"} {
 		writeJournal(t, bucket, member, 0, marked("poison", member, aloneMark))
 	}
-	r.FirstLook(t.Context())
+	r.InitialScan(t.Context())
 	if diff := cmp.Diff(askedOnce(marked("named", "d1", aloneMark)), o.takeAsked()); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("probed (-want +got):\n%s", diff)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestQuarantineAnswers(t *testing.T) {
 	}
 	bucket.prefix = "quarantine/"
 	if err := r.Sweep(t.Context()); err == nil {
-		t.Error("a sweep that does not know what is quarantined returned no error")
+		t.Error("sweep with an unknown quarantine returned no error")
 	}
 	wantJournals(t, bucket, storage.JournalKey("back-1", 0), storage.JournalKey("dead", 0))
 	bucket.prefix = ""
@@ -397,16 +397,16 @@ func TestQuarantineAnswers(t *testing.T) {
 	}
 	wantJournals(t, bucket, storage.JournalKey("back-1", 0))
 	if asked := o.takeAsked(); asked != nil {
-		t.Errorf("asked for %v", asked)
+		t.Errorf("probed %v", asked)
 	}
 	if err := bucket.Delete(t.Context(), storage.QuarantineKey(sick.Conv)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Sweep(t.Context()); err == nil {
-		t.Error("what was put back is not asked for")
+		t.Error("released conversation was not probed")
 	}
 	if diff := cmp.Diff(askedOnce(sick), o.takeAsked()); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("probed (-want +got):\n%s", diff)
 	}
 }
 
@@ -425,7 +425,7 @@ func (u *unlistable) List(ctx context.Context, q storage.ListQuery) (storage.Lis
 
 // TestReleaseResetsSuspicion: a released conversation is probed by each start, even if the journals of
 // nodes that crashed over it still exist.
-func TestPutBackIsANewBeginning(t *testing.T) {
+func TestReleaseResetsSuspicion(t *testing.T) {
 	sick, slow := listed("sick", "n"), listed("slow", "n")
 	answer := wire.ProbeReply_UNKNOWN
 	bucket := memoryBucket(t)
@@ -449,13 +449,13 @@ func TestPutBackIsANewBeginning(t *testing.T) {
 		}}
 		r := sweeperOf(t, bucket, o)
 		if err := r.Sweep(t.Context()); err == nil {
-			t.Error("a sweep that leaves something returned no error")
+			t.Error("incomplete sweep returned no error")
 		}
 		if asked := o.takeAsked(); asked[string(sick.Conv)] != 1 {
-			t.Errorf("start %d asked for %v", n, asked)
+			t.Errorf("start %d probed %v", n, asked)
 		}
 		if r.Quarantine.Suspects(sick.Conv) || r.Quarantine.Count() != 0 {
-			t.Errorf("start %d takes what was put back for a suspect, %d are quarantined", n, r.Quarantine.Count())
+			t.Errorf("start %d: released conversation is a suspect or quarantined (%d quarantined)", n, r.Quarantine.Count())
 		}
 		if n > 0 {
 			answer = wire.ProbeReply_SETTLED
@@ -496,7 +496,7 @@ func TestOneSlowProbe(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if d := time.Since(began); d > time.Second {
-			t.Errorf("what was released after the first look waits %v for another conversation's owner", d)
+			t.Errorf("probe waited %v for another conversation's owner", d)
 		}
 		cancel()
 		<-done

@@ -134,7 +134,7 @@ func (t *Timers) Count() int {
 func (t *Timers) Run(ctx context.Context) {
 	for {
 		if err := t.checkDue(ctx); err != nil && ctx.Err() == nil {
-			t.sweeper.o.Logger.Warn("check timers", "err", err)
+			t.sweeper.o.Logger.Warn("timer check failed", "err", err)
 		}
 		next := time.Now().Truncate(time.Minute).Add(time.Minute)
 		minute := time.NewTimer(time.Until(next))

@@ -19,11 +19,11 @@ func TestTimers(t *testing.T) {
 		late := Wait{Seq: 5, Until: conversation.TimeOf(wall.Add(time.Hour))}
 		timers.Put(key, Suspended{Clock: c, Waits: []Wait{late, {Seq: 7, Until: conversation.TimeOf(wall.Add(time.Minute))}}})
 		if timers.knows(storage.TimerRef{Conv: key, Seq: 6}) || !timers.knows(storage.TimerRef{Conv: key, Seq: 7}) || !timers.knows(storage.TimerRef{Conv: key, Seq: 5}) {
-			t.Error("the timers of batches 5 and 7 are known, and no other")
+			t.Error("want exactly the timers of batches 5 and 7 to be known")
 		}
 		time.Sleep(time.Minute - time.Nanosecond)
 		if due := timers.due(); len(due) != 0 || c.Ahead(wall) != time.Minute {
-			t.Errorf("%d due too soon, the clock is %v ahead", len(due), c.Ahead(wall))
+			t.Errorf("%d timers due too soon; clock is %v ahead", len(due), c.Ahead(wall))
 		}
 		time.Sleep(time.Nanosecond)
 		due := timers.due()
@@ -35,17 +35,17 @@ func TestTimers(t *testing.T) {
 		}
 		timers.Drop(key, 6)
 		if _, ok := timers.Clock(key); !ok || timers.knows(storage.TimerRef{Conv: key, Seq: 5}) {
-			t.Error("what happened before batch 7 ends its wait")
+			t.Error("Drop of an earlier batch ended the wait of batch 7")
 		}
 		timers.Drop(key, 8)
 		if _, ok := timers.Clock(key); ok || timers.Count() != 0 {
-			t.Error("it waits on")
+			t.Error("conversation still waits after Drop")
 		}
 		for i := range maxWaits + 1 {
 			timers.Put(conversation.Address{Agent: "chat", ID: fmt.Sprint(i)}.Key(), Suspended{Clock: c})
 		}
 		if n := timers.Count(); n != maxWaits {
-			t.Errorf("%d clocks are kept", n)
+			t.Errorf("%d clocks kept, want %d", n, maxWaits)
 		}
 	})
 }
