@@ -22,33 +22,33 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// churnSeeds counts the runs of TestChurn.
+// churnSeeds is the number of runs of TestChurn.
 var churnSeeds = flag.Uint64("churns", sample.Of[uint64](25, 4), "let so many seeds start, kill and disturb nodes")
 
 const (
 	churnSteps = 22
-	churnSlots = 5 // Node addresses at which one node at a time can run.
+	churnSlots = 5 // node addresses at which one node at a time can run
 )
 
-// churn starts, kills, drains, pauses and cuts off nodes, and stalls the bucket, as
-// a seed says. Only the goroutine of the test touches it, where nothing else is said.
+// churn starts, kills, drains, pauses and disconnects nodes, and stalls the bucket, determined by a
+// seed. Only the test's goroutine uses it, unless noted.
 type churn struct {
 	*world
 	seed   uint64
 	rng    *rand.Rand
 	slots  [churnSlots]*churned
 	starts int
-	stall  atomic.Pointer[stall] // Nil while there is none.
-	wg     sync.WaitGroup        // Of what goes on beside the steps.
+	stall  atomic.Pointer[stall] // nil without a stall
+	wg     sync.WaitGroup        // of concurrent activities
 }
 
 // churned is a node under churn.
 type churned struct {
 	*node
 	mu        sync.Mutex
-	disturbed bool // It alone could not reach the bucket for some time.
+	disturbed bool // it alone could not reach the bucket for some time
 	joined    int64
-	dead      bool // It was killed, has left, or has ended.
+	dead      bool // killed, left or ended
 	faulty    bool
 }
 
@@ -64,15 +64,15 @@ func (c *churned) isDead() bool {
 	return c.dead
 }
 
-// undisturbed reports whether the epochs from one on must have the node.
+// undisturbed reports whether all epochs from one on must contain the node.
 func (c *churned) undisturbed(epoch int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.disturbed && !c.dead && c.joined > 0 && c.joined <= epoch
 }
 
-// TestChurn checks that no node is lost that can reach the bucket, that who ends is
-// replaced, and that all agree when the faults end.
+// TestChurn: no node that can reach the bucket is removed, nodes that end are replaced, and all nodes
+// agree when the faults end.
 func TestChurn(t *testing.T) {
 	for seed := range *churnSeeds {
 		synctest.Test(t, func(t *testing.T) {
@@ -90,12 +90,12 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// step does one thing to one node, or to the bucket.
+// step does one random action on a node or the bucket.
 func (c *churn) step() {
 	slot := c.rng.IntN(churnSlots)
 	n := c.slots[slot]
 	what := c.rng.IntN(12)
-	if n == nil || what < 2 { // Over one that runs or died: its row is dropped.
+	if n == nil || what < 2 { // over a running or killed node, whose row is dropped
 		c.start(slot)
 		return
 	}
@@ -137,20 +137,20 @@ func (c *churn) step() {
 	}
 }
 
-// stallAll takes the bucket, or its writes, away from all nodes alike, in this step.
+// stallAll stalls the bucket, or its writes, for all nodes in this step.
 func (c *churn) stallAll(length time.Duration) {
 	c.stall.Store(&stall{writes: c.rng.IntN(2) == 0, hangs: c.rng.IntN(2) == 0})
 	time.Sleep(length)
 	c.stall.Store(nil)
 }
 
-// stalled reports whether the bucket is stalled for a request, by this way.
+// stalled reports whether the bucket is stalled in this way for a request.
 func (c *churn) stalled(hangs bool, method string) bool {
 	s := c.stall.Load()
 	return s != nil && s.hangs == hangs && (!s.writes || method == "PUT" || method == "DELETE")
 }
 
-// start begins a join at a node address. The node that ran there is dead by that.
+// start begins a join at a node address. The previous node there is dead.
 func (c *churn) start(slot int) {
 	if old := c.slots[slot]; old != nil {
 		old.set(func() { old.dead = true })
@@ -189,7 +189,7 @@ func (c *churn) start(slot int) {
 	})
 }
 
-// live is the life of a node.
+// live joins and runs a node, and checks why it ends.
 func (c *churn) live(ctx context.Context, n *churned) {
 	joining, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -215,23 +215,23 @@ func (c *churn) live(ctx context.Context, n *churned) {
 	c.leave(n)
 }
 
-// leave lets a node leave, if no fault keeps it from that.
+// leave lets a node leave if no fault prevents it.
 func (c *churn) leave(n *churned) {
 	leaving, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 	defer cancel()
 	_ = n.Leave(leaving)
 }
 
-// settle ends all faults and checks who is there in the end.
+// settle ends all faults and checks the final members.
 func (c *churn) settle() {
-	time.Sleep(4 * time.Second) // The last fault ends.
+	time.Sleep(4 * time.Second) // the last fault ends
 	for slot, n := range c.slots {
 		if n != nil && n.isDead() {
 			c.slots[slot] = nil
 		}
 	}
 	if c.slots[0] == nil {
-		c.start(0) // Somebody must be there to see.
+		c.start(0) // at least one node must remain
 	}
 	time.Sleep(churnSlots * (suspect + 2*heartbeat))
 	e := c.newest()

@@ -36,8 +36,8 @@ func wantReplaced(t *testing.T, n *node) {
 	}
 }
 
-// TestJoinTogether starts ten nodes at the same moment over a slow bucket that
-// loses answers. All get in.
+// TestJoinTogether: ten nodes that start at the same time over a slow bucket that loses responses all
+// join.
 func TestJoinTogether(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestJoinTogether(t *testing.T) {
 	}
 }
 
-// TestJoinTakesNoTime joins beside living nodes and counts the requests.
+// TestJoinTakesNoTime counts the requests of a join among live nodes.
 func TestJoinTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -145,8 +145,8 @@ func TestDeadMemberIsExpelled(t *testing.T) {
 	}
 }
 
-// TestPausedMember freezes a node: for less than Suspect it stays, for more it is
-// passive when it goes on, before it has asked anybody, and ends.
+// TestPausedMember freezes a node. For less than Suspect it stays a member. For more it is passive
+// when it resumes, before its first request, and ends.
 func TestPausedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -181,17 +181,17 @@ func TestPausedMember(t *testing.T) {
 	})
 }
 
-// stall is a bucket that some nodes cannot use for a while.
+// stall is a bucket that some nodes cannot use for a time.
 type stall struct {
 	on     atomic.Bool
-	writes bool // Only writes fail.
+	writes bool // only writes fail
 	kind   storagetest.Kind
-	hangs  bool // Requests get no answer until they are given up.
+	hangs  bool // requests hang until canceled
 }
 
 func (s *stall) hits(write bool) bool { return s.on.Load() && (write || !s.writes) }
 
-// over puts a node behind the stall.
+// over returns a node behind the stall.
 func (s *stall) over(w *world, id string, seed uint64) *node {
 	n := w.peer(id, storagetest.Plan{Seed: seed, Latency: latency, Decide: func(op storagetest.Op) storagetest.Kind {
 		if !s.hangs && s.hits(op.Method == "PUT" || op.Method == "DELETE") {
@@ -217,8 +217,8 @@ func stalls() map[string]*stall {
 	}
 }
 
-// TestBucketStall takes the bucket away from all nodes: all become passive, nobody
-// is expelled, and all go on.
+// TestBucketStall stalls the bucket for all nodes: all become passive, none is expelled, and all
+// resume.
 func TestBucketStall(t *testing.T) {
 	for name, s := range stalls() {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestBucketStall(t *testing.T) {
 	}
 }
 
-// TestShortStalls has stalls of every length around the times of the membership.
+// TestShortStalls covers stalls of lengths around the membership's times.
 func TestShortStalls(t *testing.T) {
 	for name, s := range stalls() {
 		t.Run(name, func(t *testing.T) {
@@ -292,12 +292,12 @@ func TestShortStalls(t *testing.T) {
 	}
 }
 
-// TestUnreachableForOne takes the bucket, or its writes, away from one node. It
-// alone is expelled, and is passive before.
+// TestUnreachableForOne stalls the bucket, or its writes, for one node. Only that node is expelled,
+// and it is passive before.
 func TestUnreachableForOne(t *testing.T) {
 	for name, s := range stalls() {
 		if s.kind == storagetest.LostAck {
-			continue // Its heartbeats are seen to land.
+			continue // its heartbeats land
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -333,8 +333,8 @@ func TestUnreachableForOne(t *testing.T) {
 	}
 }
 
-// TestSameNodeAddress starts a node at the node address of one that died, and of
-// one that lives: it is in at once, the older row is gone.
+// TestSameNodeAddress: a node at the node address of a crashed or live node joins immediately and
+// replaces the older row.
 func TestSameNodeAddress(t *testing.T) {
 	for _, dies := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -368,9 +368,9 @@ func TestSameNodeAddress(t *testing.T) {
 	}
 }
 
-// TestAloneAndShared has nodes with and without a node address meet.
+// TestAloneAndShared combines nodes with and without a node address.
 func TestAloneAndShared(t *testing.T) {
-	for name, tt := range map[string]struct{ first, second bool }{ // With a node address.
+	for name, tt := range map[string]struct{ first, second bool }{ // with a node address
 		"alone, then alone": {false, false}, "alone, then shared": {false, true}, "shared, then alone": {true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -405,7 +405,7 @@ func TestAloneAndShared(t *testing.T) {
 	}
 }
 
-// TestDraining sets and removes the mark, from all nodes and commands at once.
+// TestDraining sets and clears the mark, from all nodes and commands concurrently.
 func TestDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -465,7 +465,7 @@ func TestDraining(t *testing.T) {
 	})
 }
 
-// TestLeaving ends all nodes in order, some at once.
+// TestLeaving ends all nodes in an orderly way, some concurrently.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -493,7 +493,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// TestFourNeighboursDie kills a node together with all that watch it.
+// TestFourNeighboursDie kills a node together with all its observers.
 func TestFourNeighboursDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -511,7 +511,7 @@ func TestFourNeighboursDie(t *testing.T) {
 	})
 }
 
-// TestConfirmed checks from which moment a confirmation counts.
+// TestConfirmed checks the time from which a confirmation counts.
 func TestConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -581,8 +581,7 @@ func TestPassiveByEither(t *testing.T) {
 	}
 }
 
-// TestJoinIsBounded has a node lose every race: it ends with its context, and
-// leaves nothing.
+// TestJoinIsBounded: a node that loses every race ends with its context and leaves nothing.
 func TestJoinIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -608,8 +607,8 @@ func TestJoinIsBounded(t *testing.T) {
 	})
 }
 
-// TestLeaveWithoutTheDeletes: a node has left when its row is gone. Objects that the bucket does not delete are
-// leftovers and no error.
+// TestLeaveWithoutTheDeletes: a node has left when its row is removed. Failed deletes of other objects
+// are no error.
 func TestLeaveWithoutTheDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

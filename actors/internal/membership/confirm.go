@@ -11,19 +11,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// standing is what a node knows about its own row. The times are those of the
-// monotonic clock.
+// standing is the confirmation state of a node's own row. Times are monotonic.
 type standing struct {
 	sync.Mutex
-	known     storage.Epoch // Newest one that was seen to hold the row.
-	confirmed time.Time     // When the request began that showed the row last; zero is never.
-	beat      time.Time     // When the newest stored heartbeat was sent; zero is never.
-	missed    int64         // Heartbeats that were not stored.
-	gone      int           // Polls in a row that found the known epoch deleted, and none above it.
-	lost      error         // This node is no member any more: a *ReplacedError or *GoneError.
-	beatErr   error         // Of the last heartbeat.
-	pollErr   error         // Of the last poll.
-	changed   chan struct{} // Closed when the next confirmation or heartbeat is noted.
+	known     storage.Epoch // newest epoch seen with the row
+	confirmed time.Time     // start of the last request that showed the row; zero is never
+	beat      time.Time     // send time of the newest stored heartbeat; zero is never
+	missed    int64         // heartbeats that were not stored
+	gone      int           // consecutive polls that found the known epoch deleted and none above it
+	lost      error         // no longer a member: a *ReplacedError or *GoneError
+	beatErr   error         // of the last heartbeat
+	pollErr   error         // of the last poll
+	changed   chan struct{} // closed at the next confirmation or heartbeat
 }
 
 func (s *standing) notify() {
@@ -31,7 +30,7 @@ func (s *standing) notify() {
 	s.changed = make(chan struct{})
 }
 
-// beaten notes what came of a heartbeat.
+// heartbeatSent records the result of a heartbeat.
 func (m *Membership) beaten(sent time.Time, err error, ended bool) {
 	s := &m.standing
 	s.Lock()
@@ -46,22 +45,22 @@ func (m *Membership) beaten(sent time.Time, err error, ended bool) {
 	}
 }
 
-// missed returns how many heartbeats were not stored.
+// missed returns the number of heartbeats that were not stored.
 func (m *Membership) missed() int64 {
 	m.standing.Lock()
 	defer m.standing.Unlock()
 	return m.standing.missed
 }
 
-// known returns the newest epoch that was seen to hold the row.
+// known returns the newest epoch seen with the row.
 func (m *Membership) known() storage.Epoch {
 	m.standing.Lock()
 	defer m.standing.Unlock()
 	return m.standing.known
 }
 
-// saw notes an epoch that holds the row and was the newest one some time after
-// since, and publishes it if it is news.
+// saw records an epoch with the row that was the newest at some time after since, and publishes it if
+// it is new.
 func (m *Membership) saw(e storage.Epoch, since time.Time) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
@@ -89,7 +88,7 @@ func (m *Membership) confirm(e storage.Epoch, since time.Time) (news bool) {
 	return news
 }
 
-// unconfirm forgets that the row stands: it was seen missing, or is to be removed.
+// unconfirm clears the confirmation: the row was seen missing, or is about to be removed.
 func (m *Membership) unconfirm(lost error) {
 	s := &m.standing
 	s.Lock()
@@ -98,8 +97,8 @@ func (m *Membership) unconfirm(lost error) {
 	s.notify()
 }
 
-// missing notes that a poll found the known epoch deleted and none above it, and returns
-// how many have in a row.
+// missing records a poll that found the known epoch deleted and none above it. It returns the number
+// of such polls in a row.
 func (m *Membership) missing() int {
 	m.standing.Lock()
 	m.standing.gone++
@@ -109,17 +108,17 @@ func (m *Membership) missing() int {
 	return n
 }
 
-// Gone reports whether the epochs of the bucket were found deleted: this node is passive,
-// and ends unless they come back.
+// Gone reports whether the bucket's epochs were found deleted. The node is then passive, and ends
+// unless they reappear.
 func (m *Membership) Gone() bool {
 	m.standing.Lock()
 	defer m.standing.Unlock()
 	return m.standing.gone > 0
 }
 
-// Confirmed returns the age of the newest confirmation of the own row: the time
-// since the request began that showed it in the newest epoch, or that created that
-// epoch. It is computed at the call. Without any it is as long as can be.
+// Confirmed returns the age of the newest confirmation of the own row: the time since the start of the
+// request that showed it in the newest epoch, or that created that epoch. It is computed at each call.
+// Without a confirmation it is the maximum.
 func (m *Membership) Confirmed() time.Duration {
 	m.standing.Lock()
 	defer m.standing.Unlock()
@@ -133,24 +132,24 @@ func age(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-// Fresh reports whether the row was confirmed within a Heartbeat, so that this
-// node may answer as the owner of what the members make it own.
+// Fresh reports whether the row was confirmed within a Heartbeat, so that this node may answer as the
+// owner of its conversations.
 func (m *Membership) Fresh() bool { return m.Confirmed() <= m.opts.Heartbeat }
 
-// Passive reports whether the row, or a stored heartbeat, is older than Fence:
-// others may be about to take over, and nothing new should begin.
+// Passive reports whether the confirmation of the row, or the stored heartbeat, is older than Fence.
+// Others may be about to take over, and no new work may begin.
 func (m *Membership) Passive() bool {
 	m.standing.Lock()
 	defer m.standing.Unlock()
 	return m.standing.unconfirmedFor() > m.opts.Fence
 }
 
-// unconfirmedFor returns the age of the older one of the newest confirmation and the
-// newest stored heartbeat.
+// unconfirmedFor returns the age of the newest confirmation or of the newest stored heartbeat,
+// whichever is older.
 func (s *standing) unconfirmedFor() time.Duration { return max(age(s.confirmed), age(s.beat)) }
 
-// AwaitActive returns nil as soon as the node is not passive, a [*ReplacedError] or
-// [*GoneError] if it never will be again, and otherwise why ctx ended.
+// AwaitActive returns nil as soon as the node is not passive. It returns a [*ReplacedError] or
+// [*GoneError] if it never will be active again, and otherwise the cause of ctx's end.
 func (m *Membership) AwaitActive(ctx context.Context) error {
 	for {
 		m.standing.Lock()
@@ -170,10 +169,9 @@ func (m *Membership) AwaitActive(ctx context.Context) error {
 	}
 }
 
-// sayPassive logs when the node begins to be passive, and when that ends, until
-// ctx does.
+// logPassive logs the start and the end of each passive period until ctx ends.
 func (m *Membership) sayPassive(ctx context.Context) {
-	var began time.Time // Zero: it is not passive, as far as was said.
+	var began time.Time // start of the logged passive period; zero is none
 	var cause error
 	s := &m.standing
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestMemberThatCannotConfirmForGoodIsExpelled: a node whose heartbeats are stored and whose
-// lists get no answer is passive. It owns a share that nobody serves, so it must not stay.
+// TestMemberThatCannotConfirmForGoodIsExpelled: a node whose heartbeats are stored but whose lists
+// hang is passive. It holds a share that no node serves, so it must be expelled.
 func TestMemberThatCannotConfirmForGoodIsExpelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -34,7 +34,7 @@ func TestMemberThatCannotConfirmForGoodIsExpelled(t *testing.T) {
 	})
 }
 
-// TestListsThatStallForAllExpelNobody: the same for all nodes is a bucket that is in trouble.
+// TestListsThatStallForAllExpelNobody: hanging lists of all nodes are a fault of the bucket.
 func TestListsThatStallForAllExpelNobody(t *testing.T) {
 	for _, length := range []time.Duration{3 * time.Second, 10 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -61,9 +61,8 @@ func TestListsThatStallForAllExpelNobody(t *testing.T) {
 	}
 }
 
-// TestIntervalsMayChangeOneNodeAtATime: operations.md recommends 2s/8s/6s where requests are
-// billed, and the nodes are restarted one after the other. In two steps it works: suspect
-// first, everywhere, then the other two.
+// TestIntervalsMayChangeOneNodeAtATime: operations.md recommends 2s/8s/6s where requests are billed,
+// with a rolling restart. It takes two steps: suspect first on all nodes, then the other two.
 func TestIntervalsMayChangeOneNodeAtATime(t *testing.T) {
 	type times struct{ heartbeat, suspect, fence time.Duration }
 	before, between, after := times{heartbeat, suspect, fence}, times{heartbeat, 8 * time.Second, fence}, times{2 * time.Second, 8 * time.Second, 6 * time.Second}

@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// minRetry and maxRetry bound the pause after a lost race, which grows with each.
+	// minRetry and maxRetry bound the backoff after lost races.
 	minRetry = 10 * time.Millisecond
 	maxRetry = 200 * time.Millisecond
 )
 
-// errAgain is what a change returns to be called again with the newest epoch.
+// errAgain makes edit call change again with the newest epoch.
 var errAgain = errors.New("read the members again")
 
-// edited is how the epochs stand after an edit.
+// edited is the result of an edit.
 type edited struct {
-	epoch    storage.Epoch // Newest; number 0 if there is none.
-	since    time.Time     // The requests that showed it to be the newest began after this.
-	replaced []int64       // Epochs below it that may be deleted.
+	epoch    storage.Epoch // newest; number 0 if there is none
+	since    time.Time     // the requests that showed it to be the newest began after this
+	replaced []int64       // older epochs that may be deleted
 }
 
-// edit creates the next epoch with what change makes of the newest, until one that
-// is created is the newest, or change has nothing to change. change is called anew
-// after every lost race.
+// edit creates the next epoch with the rows returned by change, until the create succeeds or change
+// reports no change. change is called again with the newest epoch after every lost race.
 func edit(ctx context.Context, b storage.Bucket, change func(storage.Epoch) ([]storage.Member, bool, error)) (edited, error) {
 	for lost := 0; ; {
 		since := time.Now()
@@ -66,22 +65,21 @@ func edit(ctx context.Context, b storage.Bucket, change func(storage.Epoch) ([]s
 	}
 }
 
-// retryAfter draws the pause after a number of lost races.
+// retryAfter returns a random backoff after a number of lost races.
 func retryAfter(lost int) time.Duration {
 	longest := min(maxRetry, time.Duration(lost)*2*minRetry)
 	return minRetry + mathrand.N(longest)
 }
 
-// SetDraining sets or removes the mark of any member that it owns nothing any more
-// and hands over what it has, and returns the members with it. It is for commands: the
-// members see it with their next poll. Without that member it returns an
-// [*AbsentError].
+// SetDraining sets or clears the draining mark of any member and returns the members after that. A
+// draining member owns nothing and hands over its conversations. SetDraining is for commands; the
+// members see the change at their next poll. It returns an [*AbsentError] if there is no such member.
 func SetDraining(ctx context.Context, bucket storage.Bucket, member string, on bool) (View, error) {
 	done, err := setDraining(ctx, bucket, member, on)
 	if err != nil {
 		return View{}, fmt.Errorf("set draining of member %s: %w", member, err)
 	}
-	// What is not deleted disturbs nobody, and goes with the next edit.
+	// leftovers are harmless; the next edit deletes them
 	_ = storage.DeleteEpochs(ctx, bucket, done.epoch.N, done.replaced)
 	return View{Epoch: done.epoch.N, Members: done.epoch.Members}, nil
 }
@@ -96,7 +94,7 @@ func setDraining(ctx context.Context, b storage.Bucket, member string, on bool) 
 	})
 }
 
-// pause waits and reports whether the context still holds.
+// pause sleeps for d and reports whether ctx is still valid.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -6,11 +6,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// AliveError says that another node serves the bucket, and that it or this one
-// serves alone: its heartbeat was seen to change.
+// AliveError reports that another node serves the bucket, and that it or this one serves alone: its
+// heartbeat changed.
 type AliveError struct {
 	Member storage.Member
-	Epoch  int64 // Number of the epoch that names it.
+	Epoch  int64 // epoch with its row
 }
 
 // Error implements error.
@@ -18,10 +18,10 @@ func (e *AliveError) Error() string {
 	return fmt.Sprintf("member %s at %q of epoch %d is alive", e.Member.ID, e.Member.Address, e.Epoch)
 }
 
-// ReplacedError says that the newest epoch lacks this node.
+// ReplacedError reports that the newest epoch lacks this node.
 type ReplacedError struct {
 	Epoch   int64
-	Members []storage.Member // Who stands in it.
+	Members []storage.Member // rows of that epoch
 }
 
 // Error implements error.
@@ -33,11 +33,10 @@ func (e *ReplacedError) Error() string {
 	return s
 }
 
-// GoneError says that the newest epoch that this node knew was deleted, and that there is
-// none above it: no node does that. Others may have begun anew, as members among
-// themselves.
+// GoneError reports that the newest epoch known to this node was deleted and that there is none above
+// it. Nodes never do that. Other nodes may have started again as members among themselves.
 type GoneError struct {
-	Epoch int64 // Number of the epoch that it knew.
+	Epoch int64 // last known epoch
 }
 
 // Error implements error.
@@ -45,8 +44,7 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("epoch %d is deleted from members/, and none is above it", e.Epoch)
 }
 
-// StrayError says that a node lives, but there is no epoch that could name it: the epochs
-// were deleted while it ran.
+// StrayError reports a live node without any epoch: the epochs were deleted while it ran.
 type StrayError struct {
 	Member string
 }
@@ -56,10 +54,10 @@ func (e *StrayError) Error() string {
 	return fmt.Sprintf("node %s is alive, and members/ has no epoch", e.Member)
 }
 
-// AbsentError says that the newest epoch has no member of this ID.
+// AbsentError reports that the newest epoch has no member with this ID.
 type AbsentError struct {
 	Member string
-	Epoch  int64 // 0 if there is none.
+	Epoch  int64 // 0 if there is none
 }
 
 // Error implements error.

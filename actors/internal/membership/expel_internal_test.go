@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// mute takes no heartbeats while it is on.
+// mute is a bucket that rejects heartbeats while on is set.
 type mute struct {
 	storage.Bucket
 	on bool
@@ -37,12 +37,11 @@ func newMute(t *testing.T) *mute {
 	return &mute{Bucket: store}
 }
 
-// TestExpelJudgesAnew has a verdict that came about rightly, and one thing that
-// speaks against acting on it now.
+// TestExpelChecksAgain: a correct decision is not acted on if one condition has changed.
 func TestExpelJudgesAnew(t *testing.T) {
 	for name, tt := range map[string]struct {
 		against func(*testing.T, *mute, *Membership, *ring)
-		want    string // Why nobody is expelled; "" is that it is.
+		want    string // reason of the abort; "" expels
 	}{
 		"nothing":                     {func(*testing.T, *mute, *Membership, *ring) {}, ""},
 		"own heartbeat is not stored": {func(_ *testing.T, b *mute, _ *Membership, _ *ring) { b.on = true }, "own heartbeat is not stored"},
@@ -92,8 +91,7 @@ func TestExpelJudgesAnew(t *testing.T) {
 	}
 }
 
-// TestPublishInOrder has an older epoch seen after a newer one, as it happens when
-// a request is slow.
+// TestPublishInOrder: an older epoch is seen after a newer one because of a slow request.
 func TestPublishInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []int64

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// deleteEpochs does what a person may do, and returns what was there.
+// deleteEpochs deletes all epochs, as an operator could, and returns the newest.
 func (w *world) deleteEpochs() storage.Epoch {
 	w.t.Helper()
 	newest := w.newest()
@@ -41,8 +41,8 @@ func wantGone(t *testing.T, n *node, epoch int64) {
 	}
 }
 
-// TestEpochsAreDeleted deletes members/* under two nodes while a third one starts: they
-// hold still at once and end, it waits for that, and they find each other again.
+// TestEpochsAreDeleted deletes members/* of two running nodes while a third one starts. The two become
+// passive immediately and end. The third waits for that. All restart as members of one cluster.
 func TestEpochsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -81,7 +81,7 @@ func TestEpochsAreDeleted(t *testing.T) {
 	})
 }
 
-// TestEpochsComeBack puts a deleted epoch back before the time of suspicion has passed.
+// TestEpochsComeBack restores a deleted epoch within Suspect.
 func TestEpochsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -101,7 +101,7 @@ func TestEpochsComeBack(t *testing.T) {
 	})
 }
 
-// TestOtherMembersBegin lets somebody begin anew with a lower number while a node runs.
+// TestOtherMembersBegin: another node starts again with a lower number while a node runs.
 func TestOtherMembersBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -117,8 +117,7 @@ func TestOtherMembersBegin(t *testing.T) {
 	})
 }
 
-// TestStartBesideStrays starts a node where heartbeats are and no epoch: beside one of a
-// version that goes on, and beside what dead ones have left.
+// TestStartWithStrays starts a node with heartbeats but no epoch: of a live node, and of crashed ones.
 func TestStartBesideStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

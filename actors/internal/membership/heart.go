@@ -13,15 +13,15 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// looksAtOnce bounds the heartbeats that are read at the same time.
+// readsAtOnce bounds the concurrent reads of heartbeats.
 const looksAtOnce = 32
 
-// heart is what the heartbeats of a node share. One is sent at a time, so that they
-// are stored in order: who has put something into turn may touch the rest.
+// heart is the state of a node's heartbeats. One is sent at a time, so that they are stored in order.
+// The holder of turn owns the other fields.
 type heart struct {
 	turn  chan struct{}
-	count int64     // Of the newest heartbeat, 0 before the first.
-	sent  time.Time // When it was sent.
+	count int64     // of the newest heartbeat, 0 before the first
+	sent  time.Time // its send time
 }
 
 func (h *heart) lock()   { h.turn <- struct{}{} }
@@ -65,14 +65,14 @@ func (m *Membership) beats(ctx context.Context) {
 			m.skipBeat(ctx, changed)
 			continue
 		}
-		// It is noted; the next heartbeat is the repetition.
+		// recorded; the next heartbeat is the retry
 		_ = m.beat(ctx)
 	}
 }
 
-// cutOff reports whether the row was not confirmed for longer than Suspect, and gives a channel that is
-// closed when something changes. Such a node serves nothing, though its heartbeats may be stored: it
-// shows no life, so that others take its share.
+// cutOff reports whether the row was unconfirmed for longer than Suspect, and returns a channel that
+// is closed at the next change. Such a node serves nothing, even if its heartbeats can be stored. It
+// stops them so that others take its share.
 func (m *Membership) cutOff() (bool, <-chan struct{}) {
 	s := &m.standing
 	s.Lock()
@@ -80,8 +80,8 @@ func (m *Membership) cutOff() (bool, <-chan struct{}) {
 	return !s.confirmed.IsZero() && age(s.confirmed) > m.opts.Suspect, s.changed
 }
 
-// skipBeat lets a heartbeat pass unsent, until the row is confirmed again or the next one is due. It
-// counts as one that is not stored: what this node sees of others proves nothing either.
+// skipBeat skips one heartbeat: it waits until the row is confirmed again or the next one is due. The
+// skipped one counts as not stored, because this node's observations of others prove nothing either.
 func (m *Membership) skipBeat(ctx context.Context, changed <-chan struct{}) {
 	m.standing.Lock()
 	m.standing.missed++
@@ -95,9 +95,9 @@ func (m *Membership) skipBeat(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// beatUntilStored returns once a heartbeat is stored. late says that it had to be
-// repeated: a bucket that takes no heartbeats silences every node, and silence that
-// was seen before proves nothing then.
+// beatUntilStored returns once a heartbeat is stored. late reports that it had to be repeated. A
+// bucket that accepts no heartbeats silences every node, so silence observed before proves nothing
+// then.
 func (m *Membership) beatUntilStored(ctx context.Context) (late bool, err error) {
 	for ; ; late = true {
 		err := m.beat(ctx)
@@ -107,9 +107,9 @@ func (m *Membership) beatUntilStored(ctx context.Context) (late bool, err error)
 	}
 }
 
-// look reads the heartbeats of members. One that is not readable is a mark like
-// any other: heartbeats are hints, and a broken one must neither keep a node from
-// starting nor its owner among the members.
+// readHeartbeats reads the heartbeats of members. An unreadable heartbeat is an ordinary mark:
+// heartbeats are hints, and a corrupt one must neither prevent a start nor keep its node among the
+// members.
 func look(ctx context.Context, b storage.Bucket, ids []string) []sight {
 	sights := make([]sight, len(ids))
 	var g errgroup.Group
@@ -131,7 +131,7 @@ func look(ctx context.Context, b storage.Bucket, ids []string) []sight {
 			return nil
 		})
 	}
-	_ = g.Wait() // Every sight has its own error.
+	_ = g.Wait() // each observation has its own error
 	return sights
 }
 
@@ -143,7 +143,7 @@ func idsOf(members []storage.Member) []string {
 	return ids
 }
 
-// nodesOf returns the addresses of members, as they are known: that for other nodes, or else that for people.
+// nodesOf returns the addresses of members: the node address, or else the public one.
 func nodesOf(members []storage.Member, ids []string) []string {
 	var nodes []string
 	for _, m := range members {

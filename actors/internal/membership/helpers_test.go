@@ -26,30 +26,29 @@ const (
 	fence     = membership.DefaultFence
 )
 
-// world is a bucket in memory, made inside the bubble of a test.
+// world is a bucket in memory, created inside the bubble of a test.
 type world struct {
 	t      *testing.T
 	store  *local.Store
-	bucket storage.Bucket // straight to the store
-	net    *network       // Nil if all reach all.
+	bucket storage.Bucket // without faults
+	net    *network       // nil if all nodes reach each other
 }
 
-// network is who answers whom.
+// network determines which nodes reach each other.
 type network struct {
 	mu  sync.Mutex
-	ids []string // Of nodes that run.
+	ids []string // of running nodes
 	cut func(a, b string) bool
 }
 
-// breaks says between which nodes, by the first letters of their IDs, nothing comes through.
+// breaks sets the pairs of nodes, by the first letters of their IDs, that do not reach each other.
 func (w *network) breaks(cut func(a, b string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut = cut
 }
 
-// apart is a network in which only the nodes of one group, named by their letters, reach
-// each other.
+// apart is a network in which only the nodes of one group, given by their letters, reach each other.
 func apart(groups ...string) func(a, b string) bool {
 	return func(a, b string) bool {
 		return !slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(g, a) && strings.Contains(g, b) })
@@ -65,7 +64,7 @@ func (w *network) runs(id string, on bool) {
 	}
 }
 
-// reachedBy returns who answers a node.
+// reachedBy returns the nodes that answer a node.
 func (w *network) reachedBy(id string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +112,7 @@ func (w *world) newest() storage.Epoch {
 	return e
 }
 
-// wantMembers checks who stands in the newest epoch.
+// wantMembers checks the rows of the newest epoch.
 func (w *world) wantMembers(want ...string) {
 	w.t.Helper()
 	var got []string
@@ -126,33 +125,32 @@ func (w *world) wantMembers(want ...string) {
 	}
 }
 
-// node is a node of a test: a membership behind a link of its own.
+// node is a membership with its own connection to the bucket.
 type node struct {
 	*membership.Membership
 	w    *world
 	id   string
 	logs *waiting.Log
-	hang func(request string) bool          // Reports whether a request gets no answer; nil is none.
-	slow func(request string) time.Duration // How long the answer to a request takes; nil is none.
+	hang func(request string) bool          // reports whether a request hangs; nil is never
+	slow func(request string) time.Duration // latency of a response; nil is none
 
 	mu     sync.Mutex
 	seen   []string
-	frozen chan struct{} // Requests wait until it is closed.
-	beat   time.Time     // When the newest heartbeat was sent.
-	views  []view        // As published.
+	frozen chan struct{} // requests wait until it is closed
+	beat   time.Time     // send time of the newest heartbeat
+	views  []view        // as published
 
-	kill func()     // Stops Run without leaving.
-	done chan error // What Run returned.
+	kill func()     // stops Run without leaving
+	done chan error // result of Run
 }
 
-// view is what was published, and when.
+// view is a published view with its time.
 type view struct {
 	membership.View
 	at time.Time
 }
 
-// node makes a node that serves alone. fate decides about its requests, nil lets
-// them pass.
+// node returns a node that serves alone. plan injects faults into its requests; nil is none.
 func (w *world) node(id string, fate func(storagetest.Op) storagetest.Kind) *node {
 	return w.slowNode(id, fate, storagetest.Plan{})
 }
@@ -165,14 +163,14 @@ func (w *world) slowNode(id string, fate func(storagetest.Op) storagetest.Kind, 
 	return w.make(membership.Self{ID: id, Address: id + ".example:3000", Version: "v1"}, plan)
 }
 
-// peer makes a node that shares the bucket, at a node address that is named after
-// the first letter of its ID.
+// peer returns a node that shares the bucket, with a node address named after the first letter of its
+// ID.
 func (w *world) peer(id string, plan storagetest.Plan) *node {
 	w.t.Helper()
 	return w.make(membership.Self{ID: id, Address: id + ".example:3000", Node: id[:1] + ".example:7946", Version: "v1", Weight: 1}, plan)
 }
 
-// peers makes nodes that have joined one after the other, and run.
+// peers returns running nodes that joined one after the other.
 func (w *world) peers(latency time.Duration, ids ...string) map[string]*node {
 	w.t.Helper()
 	peers := map[string]*node{}
@@ -200,7 +198,7 @@ func (w *world) make(self membership.Self, plan storagetest.Plan) *node {
 	return n
 }
 
-// publish checks what must hold of every view.
+// publish checks the invariants of every view.
 func (n *node) publish(v membership.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -213,7 +211,7 @@ func (n *node) publish(v membership.View) {
 	n.views = append(n.views, view{v, time.Now()})
 }
 
-// last returns the newest view that was published.
+// last returns the newest published view.
 func (n *node) last() view {
 	n.w.t.Helper()
 	n.mu.Lock()
@@ -231,14 +229,14 @@ func (n *node) published() []view {
 	return slices.Clone(n.views)
 }
 
-// lastBeat returns when the newest heartbeat was sent.
+// lastBeat returns the send time of the newest heartbeat.
 func (n *node) lastBeat() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.beat
 }
 
-// wantViews checks that nodes have published the newest epoch, and who stands in it.
+// wantViews checks that nodes have published the newest epoch, and its members.
 func (w *world) wantViews(nodes []*node, want ...string) {
 	w.t.Helper()
 	w.wantMembers(want...)
@@ -250,7 +248,7 @@ func (w *world) wantViews(nodes []*node, want ...string) {
 	}
 }
 
-// values returns the nodes of a map without some, by ID.
+// values returns the nodes of a map except some, by ID.
 func values(nodes map[string]*node, without ...string) []*node {
 	var out []*node
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
@@ -261,7 +259,7 @@ func values(nodes map[string]*node, without ...string) []*node {
 	return out
 }
 
-// over returns b with the requests of the node recorded, and held up while it is frozen.
+// over returns b with the node's requests recorded, and delayed while it is frozen.
 func (n *node) over(b storage.Bucket) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		what := c.Method + " " + c.Key
@@ -287,7 +285,7 @@ func (n *node) over(b storage.Bucket) storage.Bucket {
 	})
 }
 
-// requests returns what was sent since it was called last.
+// requests returns the requests since its last call.
 func (n *node) requests() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -296,8 +294,8 @@ func (n *node) requests() []string {
 	return out
 }
 
-// freeze stops a node as SIGSTOP does, as far as others can tell; the returned
-// function lets it go on. It is nil if the node is stopped already.
+// freeze stops a node like SIGSTOP, as far as others can observe. The returned function resumes it; it
+// is nil if the node is already stopped.
 func (n *node) freeze() func() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -345,19 +343,19 @@ func (n *node) run() *node {
 	return n
 }
 
-// ended returns what Run has returned.
+// ended returns the result of Run.
 func (n *node) ended() error {
 	n.w.t.Helper()
 	select {
 	case err := <-n.done:
 		return err
-	case <-time.After(time.Hour): // of the bubble's clock
+	case <-time.After(time.Hour): // bubble time
 		n.w.t.Fatalf("%s still runs", n.id)
 		return nil
 	}
 }
 
-// leave ends a node in order.
+// leave ends a node in an orderly way.
 func (n *node) leave() {
 	n.w.t.Helper()
 	n.kill()
@@ -369,7 +367,7 @@ func (n *node) leave() {
 	}
 }
 
-// wantAlive checks that a join was refused on account of a node.
+// wantAlive checks that a join was refused because of a live node.
 func wantAlive(t *testing.T, err error, of string) {
 	t.Helper()
 	var e *membership.AliveError

@@ -11,31 +11,31 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// strayPatience is for how many times Suspect a node that finds no epoch waits for others
-// to end: once for them to notice, once for their silence, once for what else it takes.
+// strayWaits bounds, in multiples of Suspect, the wait of a node that finds no epoch for live nodes to
+// end: one for detection, one for their silence, one as reserve.
 const strayPatience = 3
 
-// tidyTimeout bounds the deletion of what nobody needs any more.
+// tidyTimeout bounds the deletion of obsolete objects.
 const tidyTimeout = 5 * time.Second
 
-// Membership is this node's row among the members of a bucket. Join, Run and Leave
-// are called in this order, one at a time; the other methods at any time.
+// Membership is this node's row among the members of a bucket. Join, Run and Leave are called in this
+// order, one at a time. The other methods may be called at any time.
 type Membership struct {
 	bucket storage.Bucket
-	row    storage.Member // As it is with its share.
+	row    storage.Member // with its full weight
 	opts   Options
 	log    *slog.Logger
 
 	heart      heart
 	standing   standing
-	publishing sync.Mutex // Held while a view is published, so that they stay in order.
+	publishing sync.Mutex // held during Publish, so that views stay in order
 
-	replaced edited   // What Join has created.
-	gone     []string // Members whose place it took.
+	replaced edited   // result of Join
+	gone     []string // members it replaced
 }
 
-// New returns a membership that has not joined. No request is sent. It refuses a
-// row that may not stand in an epoch, and times that do not go together.
+// New returns a membership that has not joined. It sends no request. It rejects an invalid row, and
+// inconsistent times.
 func New(bucket storage.Bucket, self Self, opts *Options) (*Membership, error) {
 	o := opts.filled()
 	m := &Membership{bucket: bucket, opts: o, log: o.Logger}
@@ -53,14 +53,12 @@ func New(bucket storage.Bucket, self Self, opts *Options) (*Membership, error) {
 	return m, nil
 }
 
-// Join makes this node a member of the bucket and publishes the first view. A node
-// that shares the bucket does so at once, and takes the place of older incarnations
-// at its node address. If it or another one serves alone, it takes the time of
-// suspicion when that other one is gone and returns an [*AliveError] when it is not.
-// A [*StrayError] says that there is no epoch and a node lives all the same.
-// A [*storage.FormatError] says that a newer version serves the bucket; other errors
-// why the bucket could not be asked. After an error nothing of this node is left that
-// the bucket let it remove.
+// Join makes this node a member of the bucket and publishes the first view. A node that shares the
+// bucket joins immediately and replaces older incarnations at its node address. If this node or
+// another serves alone, Join waits for Suspect, and returns an [*AliveError] if the other one is
+// alive. A [*StrayError] reports a live node without any epoch. A [*storage.FormatError] reports that
+// a newer version serves the bucket. Other errors are failures of the bucket. After an error Join has
+// removed everything of this node that the bucket allowed.
 func (m *Membership) Join(ctx context.Context) error {
 	err := m.join(ctx)
 	if err == nil {
@@ -126,8 +124,8 @@ func (m *Membership) join(ctx context.Context) error {
 	return nil
 }
 
-// awaitSilence returns nil once none of these members has shown life for the time
-// of suspicion, and an *AliveError when one does.
+// awaitSilence returns nil once no heartbeat of these members has changed for Suspect, and an
+// *AliveError if one does.
 func (m *Membership) awaitSilence(ctx context.Context, epoch int64, members []storage.Member) error {
 	if len(members) == 0 {
 		return nil
@@ -152,10 +150,9 @@ func (m *Membership) awaitSilence(ctx context.Context, epoch int64, members []st
 	}
 }
 
-// awaitStrays returns nil if no node lives, errAgain once there is an epoch, and a
-// *StrayError if one lives and there is none for some times Suspect. A node that finds no
-// epoch is the first, or the epochs were deleted while others run; those end by themselves
-// when they notice.
+// awaitStrays returns nil if no node is alive, errAgain once there is an epoch, and a *StrayError if a
+// node stays alive without an epoch. A node that finds no epoch is the first, or the epochs were
+// deleted while others run. Those detect that and end.
 func (m *Membership) awaitStrays(ctx context.Context) error {
 	for began := time.Now(); ; {
 		ids, err := storage.Heartbeats(ctx, m.bucket)
@@ -178,17 +175,16 @@ func (m *Membership) awaitStrays(ctx context.Context) error {
 		case err != nil:
 			return err
 		case first.N > 0:
-			return errAgain // It is a node that was faster.
+			return errAgain // another starting node created it
 		case time.Since(began) > strayPatience*m.opts.Suspect:
 			return &StrayError{Member: alive.Member.ID}
 		}
 	}
 }
 
-// Leave takes this node out of the newest epoch, if it stands there, and removes
-// its heartbeat and the epochs that are replaced. The node is passive from the call
-// on. Nobody need wait then: not the other members, not the next start. It sends
-// nothing if Join never wrote anything.
+// Leave removes this node from the newest epoch, and removes its heartbeat and the replaced epochs.
+// The node is passive from the call on. Neither the other members nor the next start need to wait
+// afterwards. Leave sends nothing if Join wrote nothing.
 func (m *Membership) Leave(ctx context.Context) error {
 	if !m.everBeat() {
 		return nil
@@ -201,14 +197,14 @@ func (m *Membership) Leave(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("leave members: %w", err)
 	}
-	// The row goes first: as long as it stands, silence means a crash.
+	// Remove the row first: while it exists, silence means a crash.
 	m.tidy(ctx, done, []string{m.row.ID})
 	return nil
 }
 
-// SetDraining sets or removes the mark of this node that it owns nothing any more
-// and hands over what it has. The new view is published before it returns. A
-// [*ReplacedError] says that the newest epoch lacks this node.
+// SetDraining sets or clears the draining mark of this node, which then owns nothing and hands over
+// its conversations. The new view is published before it returns. It returns a [*ReplacedError] if the
+// newest epoch lacks this node.
 func (m *Membership) SetDraining(ctx context.Context, on bool) error {
 	done, err := edit(ctx, m.bucket, func(e storage.Epoch) ([]storage.Member, bool, error) {
 		rows, changed, found := drained(e.Members, m.row.ID, on)
@@ -225,8 +221,8 @@ func (m *Membership) SetDraining(ctx context.Context, on bool) error {
 	return nil
 }
 
-// tidy deletes the epochs that one has replaced, and heartbeats. What a failure
-// leaves behind disturbs nobody; the next edit of the members deletes the epochs.
+// tidy deletes replaced epochs, and heartbeats. Leftovers of a failure are harmless; the next edit of
+// the members deletes the epochs.
 func (m *Membership) tidy(ctx context.Context, done edited, gone []string) {
 	limited, cancel := context.WithTimeout(ctx, tidyTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestCost counts every request of a life.
+// TestCost counts every request from Join to Leave.
 func TestCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -43,7 +43,7 @@ func TestCost(t *testing.T) {
 		}
 		time.Sleep(2*time.Second + heartbeat/4)
 		sent := a.requests()
-		slices.Sort(sent) // Every other poll comes at the moment of a heartbeat.
+		slices.Sort(sent) // Every second poll coincides with a heartbeat.
 		if diff := cmp.Diff(slices.Concat(slices.Repeat([]string{"LIST members/"}, 8), slices.Repeat([]string{"PUT heartbeat/a"}, 4)), sent); diff != "" {
 			t.Errorf("4 heartbeats and 8 polls (-want +got):\n%s", diff)
 		}
@@ -144,8 +144,8 @@ func TestTheDeadAreReplaced(t *testing.T) {
 	}
 }
 
-// TestSameAddressIsNoLicence restarts a node at its address: its old row is judged
-// like any other.
+// TestSameAddressIsNoLicence restarts a node at its public address: its old row is treated like any
+// other.
 func TestSameAddressIsNoLicence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -163,7 +163,7 @@ func TestSameAddressIsNoLicence(t *testing.T) {
 	})
 }
 
-// TestSeveralMembers has an epoch with more than one row: all must be silent.
+// TestSeveralMembers: all rows of an epoch must be silent.
 func TestSeveralMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -175,9 +175,9 @@ func TestSeveralMembers(t *testing.T) {
 			t.Fatal(won, err)
 		}
 		wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
-		time.Sleep(10 * time.Second) // The newer epoch has a: it stays.
+		time.Sleep(10 * time.Second) // The newer epoch contains a, which stays.
 		wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
-		w.wantMembers("a") // It has expelled the other.
+		w.wantMembers("a") // a has expelled the other
 		a.leave()
 		w.wantMembers()
 		w.node("b", nil).join()
@@ -185,8 +185,8 @@ func TestSeveralMembers(t *testing.T) {
 	})
 }
 
-// TestStartAtOnce starts nodes at the same moment over a slow bucket that loses
-// answers, on an empty bucket and after a crash. Exactly one may serve.
+// TestStartAtOnce starts nodes at the same time over a slow bucket that loses responses, on an empty
+// bucket and after a crash. Exactly one may serve.
 func TestStartAtOnce(t *testing.T) {
 	for seed := range sample.Of[uint64](60, 6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,8 +232,8 @@ func TestStartAtOnce(t *testing.T) {
 	}
 }
 
-// TestSlowClaim has a node that knows for long only half of what its claim needs.
-// Others see it already, and must see it live.
+// TestSlowClaim: a node knows only half of its claim for a long time. Others already see it, and must
+// see it alive.
 func TestSlowClaim(t *testing.T) {
 	for name, deaf := range map[string]func(storagetest.Op) bool{
 		"the create is not answered": func(op storagetest.Op) bool { return op.Key == storage.EpochKey(1) },
@@ -262,8 +262,8 @@ func TestSlowClaim(t *testing.T) {
 	}
 }
 
-// TestStaleView has a node create a number that came free while it looked away:
-// the epochs have moved on, and another node serves.
+// TestStaleView: a node creates a number that became free during its pause. The epochs have moved on
+// and another node serves.
 func TestStaleView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -289,13 +289,13 @@ func TestStaleView(t *testing.T) {
 	})
 }
 
-// TestPausedNodeIsReplaced freezes a node for longer than it is suspected.
+// TestPausedNodeIsReplaced freezes a node for longer than Suspect.
 func TestPausedNodeIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a", nil).join().run()
 		time.Sleep(3 * time.Second)
-		synctest.Wait() // The heartbeat of this moment is not to land after b's first look.
+		synctest.Wait() // The heartbeat of this moment must not land after b's first check.
 		goOn := a.freeze()
 		b := w.node("b", nil).join().run()
 		time.Sleep(20 * time.Second)
@@ -321,8 +321,7 @@ func TestPausedNodeIsReplaced(t *testing.T) {
 	})
 }
 
-// TestBucketAway takes the bucket away from a member: it stays, says so once, and
-// goes on when the bucket is back.
+// TestBucketAway stalls the bucket for a member: it stays, logs it once, and resumes afterwards.
 func TestBucketAway(t *testing.T) {
 	for name, kind := range map[string]storagetest.Kind{"errors": storagetest.ErrorBefore, "no answers": storagetest.Timeout} {
 		t.Run(name, func(t *testing.T) {
@@ -362,8 +361,8 @@ func TestBucketAway(t *testing.T) {
 	}
 }
 
-// TestBucketTakesNoWrites silences a member and a node that starts alike: when the
-// bucket takes writes again, the member has the first word.
+// TestBucketTakesNoWrites silences a member and a starting node alike. When the bucket accepts writes
+// again, the member wins.
 func TestBucketTakesNoWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -390,8 +389,7 @@ func TestBucketTakesNoWrites(t *testing.T) {
 	})
 }
 
-// TestHangingHeartbeat has every other heartbeat get no answer at all: those
-// between come in time.
+// TestHangingHeartbeat: every second heartbeat hangs; the others arrive in time.
 func TestHangingHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -414,8 +412,7 @@ func TestHangingHeartbeat(t *testing.T) {
 	})
 }
 
-// TestJoinGivesUp ends a start at different moments. Nothing of it may be left
-// that makes the next one wait.
+// TestJoinCanceled cancels a start at different times. It must leave nothing that delays the next one.
 func TestJoinGivesUp(t *testing.T) {
 	never := func(prefix string, kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
 		return func(op storagetest.Op) storagetest.Kind {

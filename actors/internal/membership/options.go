@@ -17,55 +17,52 @@ const (
 	DefaultFence     = 1500 * time.Millisecond
 )
 
-// looksPerHeartbeat is how often a heartbeat is looked at in the time in which it
-// should change once, and how often a node confirms its row in that time.
+// checksPerHeartbeat is the number of checks of a heartbeat, and of polls of the own row, per
+// Heartbeat.
 const looksPerHeartbeat = 2
 
-// Self is what a node says about itself.
+// Self describes a node.
 type Self struct {
-	ID      string                    // Incarnation: 1 to 128 letters, digits, '-' or '_', new at every start.
-	Address string                    // Where people find it; up to 256 bytes.
-	Node    string                    // Where other nodes find it, host:port; "" if it serves the bucket alone.
-	Version string                    // Of the software; up to 256 bytes.
-	Weight  int                       // Share of the conversations beside those of the others, 0 to 1000.
-	Records []conversation.RecordType // Types it can read. Nil is all that this software knows.
+	ID      string                    // incarnation: 1 to 128 letters, digits, '-' or '_', new at every start
+	Address string                    // public address, up to 256 bytes
+	Node    string                    // node address, host:port; "" if it serves the bucket alone
+	Version string                    // software version, up to 256 bytes
+	Weight  int                       // share of the conversations, relative to other weights, 0 to 1000
+	Records []conversation.RecordType // readable record types; nil is all types of this version
 }
 
-// View is who serves the bucket, as one epoch has it. It is complete.
+// View is the complete membership of one epoch.
 type View struct {
 	Epoch   int64
-	Members []storage.Member // The receiver owns it.
+	Members []storage.Member // owned by the receiver
 }
 
-// Options are the optional parts of a [Membership]. Zero fields mean the defaults.
-// The three times are the same on all nodes of a bucket.
+// Options are the optional parts of a [Membership]. Zero fields select the defaults. The three times
+// are the same on all nodes of a bucket.
 type Options struct {
-	// Logger gets what operators need to know. Nil discards it.
+	// Logger receives operator logs. Nil discards them.
 	Logger *slog.Logger
-	// Heartbeat is the time between two heartbeats. Zero is DefaultHeartbeat.
+	// Heartbeat is the interval of heartbeats. Zero is DefaultHeartbeat.
 	Heartbeat time.Duration
-	// Suspect is how long a heartbeat must stay unchanged before its node is taken
-	// for dead, at least 3 times Heartbeat. Zero is DefaultSuspect.
+	// Suspect is the time that a heartbeat must stay unchanged before its node is considered crashed,
+	// at least 3 times Heartbeat. Zero is DefaultSuspect.
 	Suspect time.Duration
-	// Fence is how long a node goes on without a confirmation of its row before it
-	// is passive, at least twice Heartbeat and at most Suspect less half a Heartbeat.
-	// Zero is DefaultFence.
+	// Fence is the time without a confirmation of its row after which a node is passive, at least
+	// twice Heartbeat and at most Suspect minus half a Heartbeat. Zero is DefaultFence.
 	Fence time.Duration
-	// Load returns how many conversations are in memory and how many have unsettled
-	// work, for the heartbeat. It must not block. Nil is none.
+	// Load returns the number of conversations in memory and of those with unsettled work, for the
+	// heartbeat. It must not block. Nil reports none.
 	Load func() (active, busy int64)
-	// Reached returns the other members that have answered this node lately, so that
-	// messages come through both ways. Until most of those with a share of the
-	// conversations have, this node owns nothing; the package comment has the rule. It
-	// must not block. Nil takes all for reached.
+	// Reached returns the other members that have answered this node recently, which proves both
+	// directions. Until most members with a weight have, this node owns nothing; see the package
+	// comment. It must not block. Nil treats all members as reached.
 	Reached func() []string
-	// Publish gets every newer epoch that this node sees with its own row, complete
-	// and by rising number, from one goroutine at a time, the first from Join. It must
-	// not block. Nil is for who does not care.
+	// Publish receives every newer epoch with the own row, complete and by rising number, from one
+	// goroutine at a time, the first from Join. It must not block. Nil is allowed.
 	Publish func(View)
 }
 
-// filled returns the options with every default in place.
+// filled returns the options with defaults.
 func (o *Options) filled() Options {
 	var f Options
 	if o != nil {
@@ -92,8 +89,8 @@ func (o *Options) filled() Options {
 	return f
 }
 
-// check refuses times under which a sound node would be taken for dead, or a node
-// be expelled that is not passive. The package comment derives them.
+// validate rejects times under which a healthy node could be considered crashed, or a node be expelled
+// before it is passive. The package comment derives them.
 func (o Options) check() error {
 	h, s, f := o.Heartbeat, o.Suspect, o.Fence
 	switch {
@@ -110,14 +107,13 @@ func (o Options) check() error {
 	return nil
 }
 
-// lookEvery is the pause between two looks, and the time from one poll to the next.
+// checkEvery returns the interval of checks and polls.
 func (o Options) lookEvery() time.Duration { return o.Heartbeat / looksPerHeartbeat }
 
-// looks is how many quiet looks after the first span Suspect.
+// checks returns the number of unchanged checks, after the first, that span Suspect.
 func (o Options) looks() int { return int((o.Suspect + o.lookEvery() - 1) / o.lookEvery()) }
 
-// patience bounds a heartbeat and a poll, so that one without an answer leaves
-// time for another within Fence.
+// requestTimeout bounds a heartbeat and a poll, so that after a timeout another fits into Fence.
 func (o Options) patience() time.Duration { return (o.Fence - o.Heartbeat) * 3 / 4 }
 
 // row returns the row of a node that starts now.

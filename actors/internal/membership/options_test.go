@@ -29,14 +29,14 @@ func TestNewChecksTheRow(t *testing.T) {
 	}
 }
 
-// TestNewChecksTheTimes has each unsafe relation, and the nearest safe one. The
-// error says what to change.
+// TestNewChecksTheTimes covers each unsafe relation and the nearest safe one. The error contains the
+// remedy.
 func TestNewChecksTheTimes(t *testing.T) {
 	w := newWorld(t)
 	const ms = time.Millisecond
 	for name, tt := range map[string]struct {
 		heartbeat, suspect, fence time.Duration
-		want                      string // In the error; "" is none.
+		want                      string // substring of the error; "" is none
 	}{
 		"defaults":                 {},
 		"as the defaults":          {500 * ms, 2000 * ms, 1500 * ms, ""},

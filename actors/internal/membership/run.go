@@ -11,10 +11,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Run keeps the heartbeat, confirms the row, publishes what is new and expels
-// members that died, until ctx ends. It returns nil then, a [*ReplacedError] as soon as
-// it sees that the newest epoch lacks this node, or a [*GoneError] when the epochs were
-// deleted and have not come back for Suspect.
+// Run sends heartbeats, confirms the row, publishes new views and expels crashed members until ctx
+// ends. Then it returns nil. It returns a [*ReplacedError] as soon as the newest epoch lacks this
+// node, or a [*GoneError] if the epochs were deleted and have not reappeared for Suspect.
 func (m *Membership) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -46,8 +45,7 @@ func (m *Membership) polls(ctx context.Context) error {
 	return nil
 }
 
-// poll looks for the known epoch and those above it. Only a *ReplacedError and a
-// *GoneError are returned.
+// poll reads the known epoch and newer ones. It returns only a *ReplacedError or a *GoneError.
 func (m *Membership) poll(ctx context.Context, began time.Time) error {
 	limited, cancel := context.WithTimeout(ctx, m.opts.patience())
 	defer cancel()
@@ -83,11 +81,10 @@ func (m *Membership) poll(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// watchOthers looks at the members after this one and expels those that died,
-// until ctx ends.
+// watchOthers checks the members after this one and expels crashed ones until ctx ends.
 func (m *Membership) watchOthers(ctx context.Context) {
 	var r ring
-	var wg sync.WaitGroup // Of what tidies up behind.
+	var wg sync.WaitGroup // of the cleanups
 	defer wg.Wait()
 	for pause(ctx, m.opts.lookEvery()) {
 		ids := idsOf(successors(m.known().Members, m.row.ID, watchedBy))
@@ -108,22 +105,21 @@ func (m *Membership) watchOthers(ctx context.Context) {
 	}
 }
 
-// glance is a look that takes no longer than a Heartbeat.
+// readInTime is readHeartbeats bounded by a Heartbeat.
 func (m *Membership) glance(ctx context.Context, ids []string) []sight {
 	limited, cancel := context.WithTimeout(ctx, m.opts.Heartbeat)
 	defer cancel()
 	return look(limited, m.bucket, ids)
 }
 
-// notDeadError says why members that seemed dead are not expelled.
+// expelAbortedError reports why silent members are not expelled.
 type notDeadError struct{ why string }
 
 // Error implements error.
 func (e *notDeadError) Error() string { return e.why }
 
-// expel takes members out of the newest epoch, if they still seem dead after a
-// heartbeat of this node is stored, and after every lost race. It takes no longer
-// than Fence: what was judged must not be acted on later.
+// expel removes members from the newest epoch, if they are still silent after a heartbeat of this node
+// is stored, and after every lost race. It is bounded by Fence, because the decision becomes stale.
 func (m *Membership) expel(ctx context.Context, r *ring, gone []string) (edited, error) {
 	limited, cancel := context.WithTimeout(ctx, m.opts.Fence)
 	defer cancel()

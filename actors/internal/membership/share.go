@@ -7,20 +7,19 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// A node has its share of the conversations while its row has its weight. It enters
-// without one if others have theirs, takes it when more than half of those answer it,
-// and gives it up when more than half of the members do not answer it and one of them
-// reaches more members than it does. So one that nobody reaches owns nothing, of two
-// parts of a cluster the larger one goes on, and where no part is larger than another
-// all stay as they are. Each node decides about its own row, from its own requests:
-// an answer takes the way in both directions. What others reach is in their heartbeats,
-// which only a node that is cut off reads for it.
+// A node has its share of the conversations while its row has its weight. It enters without a weight
+// if others have one, and takes it when more than half of those answer. It gives it up when more than
+// half of the members do not answer and one of them reaches more members. So a node that no other
+// reaches owns nothing, and of two parts of a cluster the larger one continues. If no part is larger,
+// all keep their shares. Each node decides about its own row from its own requests, because an answer
+// proves both directions. Heartbeats contain what others reach; only a node that is cut off reads
+// that.
 //
-// A row without its weight has 0, and "wants" says what it will be: a version that does
-// not know the latter, and drops it when it edits the members, gives that node nothing
-// either. Nobody but the node itself changes its weight.
+// A row without its weight has weight 0 and the future weight in "wants". A version that does not know
+// "wants", and drops it in an edit, gives that node nothing either. Only a node itself changes its
+// weight.
 
-// answers says which members answer a node, itself included.
+// answers is the set of members that answer a node, including itself.
 type answers map[string]bool
 
 func (m *Membership) answers() answers {
@@ -31,7 +30,7 @@ func (m *Membership) answers() answers {
 	return a
 }
 
-// of counts the members with a share, or all of them, and those of them that answer.
+// of counts the members with a weight, or all, and those of them that answer.
 func (a answers) of(members []storage.Member, all bool) (reached, total int) {
 	for _, m := range members {
 		if !all && m.Weight == 0 {
@@ -45,8 +44,8 @@ func (a answers) of(members []storage.Member, all bool) (reached, total int) {
 	return reached, total
 }
 
-// mayTake reports whether a member without a share may take it: nobody else has one,
-// or more than half of those that have answer.
+// mayTake reports whether a member with weight 0 may take its weight: no member has one, or more than
+// half of those with one answer.
 func (a answers) mayTake(members []storage.Member) bool {
 	reached, total := a.of(members, false)
 	return total == 0 || 2*reached > total
@@ -58,7 +57,7 @@ func (a answers) cutOff(members []storage.Member) bool {
 	return 2*reached < total
 }
 
-// entering returns the row of a node that joins beside these members.
+// entering returns the row of a node that joins these members.
 func (m *Membership) entering(kept []storage.Member) storage.Member {
 	row := m.row
 	if m.opts.Reached != nil && slices.ContainsFunc(kept, func(k storage.Member) bool { return k.Weight > 0 }) {
@@ -67,8 +66,8 @@ func (m *Membership) entering(kept []storage.Member) storage.Member {
 	return row
 }
 
-// weighed returns the rows with the weight of one member, of which wants is what it is
-// to have, and whether that makes a difference. found says that it stands there.
+// weighed returns the rows with a changed weight of one member; wants is its full weight. changed
+// reports a difference, found that the member exists.
 func weighed(members []storage.Member, id string, weight, wants int) (rows []storage.Member, changed, found bool) {
 	i := slices.IndexFunc(members, func(m storage.Member) bool { return m.ID == id })
 	if i < 0 {
@@ -82,7 +81,7 @@ func weighed(members []storage.Member, id string, weight, wants int) (rows []sto
 	return rows, true, true
 }
 
-// reach is what a node's heartbeat says about the other members.
+// reach returns the reachability of the other members for the heartbeat.
 func (m *Membership) reach() *storage.Reach {
 	if m.opts.Reached == nil {
 		return nil
@@ -100,14 +99,14 @@ func (m *Membership) reach() *storage.Reach {
 	return r
 }
 
-// share is what a node notes between its looks at who answers. Looks are the time, as
-// for a heartbeat.
+// share is the state between the checks of a node's answers. Time is counted in checks, as for
+// heartbeats.
 type share struct {
-	lost  bool            // It has given its share up.
-	good  int             // Looks in a row at which it could take it.
-	cut   int             // Looks in a row at which it was cut off.
+	lost  bool            // the node gave up its share
+	good  int             // consecutive checks at which it could take it
+	cut   int             // consecutive checks at which it was cut off
 	late  int             // Looks since it joined at which it could not take its first share.
-	beats map[string]mark // Of those that did not answer, when they were read last.
+	beats map[string]mark // last heartbeats of the members without an answer
 }
 
 // keepShare takes and gives up this node's share as others answer it, until ctx ends.
@@ -135,9 +134,8 @@ func (m *Membership) keepShare(ctx context.Context) {
 	}
 }
 
-// takes reports whether a node without a share is to take it: at once the first time,
-// and after the time of suspicion once it had given it up, so that links that come and
-// go do not move conversations.
+// takes reports whether a node takes its share: immediately the first time, and after Suspect once it
+// had given it up, so that flapping links do not move conversations.
 func (s *share) takes(may bool, enough int) bool {
 	if !may {
 		s.good = 0
@@ -147,24 +145,8 @@ func (s *share) takes(may bool, enough int) bool {
 	return !s.lost || s.good > enough
 }
 
-// reportUnreached logs once, after the time of suspicion, that a new member has no share because most owners do not answer.
-func (m *Membership) reportUnreached(s *share, members []storage.Member, a answers) {
-	if s.late++; s.late != m.opts.looks() {
-		return
-	}
-	var unreached []string
-	for _, other := range members {
-		if !a[other.ID] {
-			unreached = append(unreached, other.Node)
-		}
-	}
-	m.log.Warn("members do not answer this node", "member", m.row.ID, "node", m.row.Node, "unreached", unreached,
-		"consequence", "it owns no conversations until most members answer",
-		"remedy", "check the network, its certificate and the address at which others dial it")
-}
-
-// looksAround reports whether a node that is cut off is to ask what the others reach:
-// when it begins, and each time that the time of suspicion has passed.
+// asksOthers reports whether a node that is cut off reads what the others reach: at the beginning, and
+// once per Suspect.
 func (s *share) looksAround(cut bool, enough int) bool {
 	if !cut {
 		s.cut, s.beats = 0, nil
@@ -174,7 +156,7 @@ func (s *share) looksAround(cut bool, enough int) bool {
 	return (s.cut-1)%enough == 0
 }
 
-// glimpse reads the heartbeats of the members that do not answer.
+// readSilent reads the heartbeats of the members that do not answer.
 func (m *Membership) glimpse(ctx context.Context, members []storage.Member, a answers) []sight {
 	var ids []string
 	for _, other := range members {
@@ -185,9 +167,9 @@ func (m *Membership) glimpse(ctx context.Context, members []storage.Member, a an
 	return m.glance(ctx, ids)
 }
 
-// outvoted reports whether one of these members lives, does not reach this node either,
-// and reaches more members than the own number, which counts the node itself. What a
-// member says counts once its heartbeat has changed.
+// outvoted reports whether one of these members is alive, does not reach this node either, and reaches
+// more members than own, which includes the node itself. A member counts once its heartbeat has
+// changed.
 func (s *share) outvoted(sights []sight, self string, own int) bool {
 	before := s.beats
 	s.beats = make(map[string]mark, len(sights))
@@ -205,8 +187,8 @@ func (s *share) outvoted(sights []sight, self string, own int) bool {
 	return false
 }
 
-// setShare gives this node's row a weight, if the newest members still ask for it. What
-// goes wrong is tried again with the next look.
+// setShare changes the weight of this node's row, if the newest members still justify it. After a
+// failure the next check retries.
 func (m *Membership) setShare(ctx context.Context, weight int) {
 	limited, cancel := context.WithTimeout(ctx, m.opts.Fence)
 	defer cancel()

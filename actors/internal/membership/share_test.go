@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// shares writes who stands in the newest epoch: in capitals who has its share.
+// shares returns the members of the newest epoch, those with a weight in capitals.
 func (w *world) shares() string {
 	w.t.Helper()
 	var out []string
@@ -40,7 +40,7 @@ func (w *world) wantShares(when, want string) {
 	}
 }
 
-// networked runs a test in a bubble, over a bucket and a network.
+// networked runs a test in a bubble, with a bucket and a network.
 func networked(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -61,11 +61,11 @@ func (w *world) startAll(ids ...string) map[string]*node {
 	return nodes
 }
 
-// long is enough for all that a break of the network brings about.
+// long covers all effects of a network partition.
 const long = 3 * (suspect + heartbeat)
 
-// TestShareOfReachedNodes starts nodes that reach each other: the first has its share at
-// once, the others within a heartbeat.
+// TestShareOfReachedNodes: of nodes that reach each other, the first gets its share immediately, the
+// others within a heartbeat.
 func TestShareOfReachedNodes(t *testing.T) {
 	networked(t, func(t *testing.T, w *world) {
 		a := w.peer("a", storagetest.Plan{Latency: latency}).join().run()
@@ -86,8 +86,7 @@ func TestShareOfReachedNodes(t *testing.T) {
 	})
 }
 
-// TestShareOfUnreachedNodes starts nodes that most others do not reach. They own nothing,
-// for as long as it takes.
+// TestShareOfUnreachedNodes: nodes that most others do not reach permanently own nothing.
 func TestShareOfUnreachedNodes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start []string
@@ -140,7 +139,7 @@ func TestShareOfUnreachedNodes(t *testing.T) {
 	}
 }
 
-// TestShareOverBreaks breaks the network between nodes that have their share, and mends it.
+// TestShareOverBreaks partitions the network between nodes with shares, and repairs it.
 func TestShareOverBreaks(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start   []string
@@ -187,9 +186,8 @@ func TestShareOverBreaks(t *testing.T) {
 	}
 }
 
-// TestShareOverFlaps lets the links of a node come and go. That it misses answers for less
-// than the time of suspicion changes nothing, and once it has lost its share, answers for
-// less than that do not bring it back.
+// TestShareOverFlaps: missing answers for less than Suspect change nothing. Once a node has lost its
+// share, answers for less than Suspect do not restore it.
 func TestShareOverFlaps(t *testing.T) {
 	networked(t, func(t *testing.T, w *world) {
 		w.startAll("a", "b", "c")
@@ -216,8 +214,8 @@ func TestShareOverFlaps(t *testing.T) {
 	})
 }
 
-// TestShareAfterAllDied kills all nodes and starts new ones, at the addresses of the old
-// ones and at others: rows of the dead hold nobody up for longer than it takes to expel them.
+// TestShareAfterAllDied kills all nodes and starts new ones, at the same and at other addresses. Rows
+// of crashed nodes delay them only until they are expelled.
 func TestShareAfterAllDied(t *testing.T) {
 	for name, again := range map[string][]string{
 		"same addresses":  {"a2", "b2", "c2"},
@@ -238,8 +236,7 @@ func TestShareAfterAllDied(t *testing.T) {
 	}
 }
 
-// TestShareWhenOwnersGo ends the only node that had a share: those that nobody reached are
-// all there is.
+// TestShareWhenOwnersGo ends the only node with a share. Only unreached nodes remain.
 func TestShareWhenOwnersGo(t *testing.T) {
 	for _, orderly := range []bool{true, false} {
 		networked(t, func(t *testing.T, w *world) {
@@ -259,9 +256,9 @@ func TestShareWhenOwnersGo(t *testing.T) {
 	}
 }
 
-// TestShareAmongVersions lets a version edit the members that does not know what a row
-// without a share wants, and drops it. It gives the row nothing, its node takes its share
-// all the same, and a node of that version, which never says whom it reaches, moves nobody.
+// TestShareAmongVersions: an older version edits the members and drops "wants". It gives the row
+// nothing, the row's node still takes its share, and a node of that version, which reports no reach,
+// outvotes none.
 func TestShareAmongVersions(t *testing.T) {
 	networked(t, func(t *testing.T, w *world) {
 		w.net.breaks(apart("ab", "x"))
@@ -279,7 +276,7 @@ func TestShareAmongVersions(t *testing.T) {
 		w.net.breaks(nil)
 		time.Sleep(2 * heartbeat)
 		w.wantShares("reached", "A B X")
-		// Six rows of the older version, which never answer: they do not outvote.
+		// Six rows of the older version, which never answer, do not outvote.
 		w.oldVersion(func(row map[string]any) {})
 		silent := storage.Epoch{N: w.newest().N + 1, Nonce: "old", Members: w.newest().Members}
 		var beating sync.WaitGroup
@@ -304,7 +301,7 @@ func TestShareAmongVersions(t *testing.T) {
 	})
 }
 
-// oldVersion edits the rows as the version does that knows no "wants".
+// oldVersion edits the rows like the version without "wants".
 func (w *world) oldVersion(change func(row map[string]any)) {
 	w.t.Helper()
 	e := w.newest()

@@ -7,19 +7,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// watchedBy is how many members a node looks at.
+// watchedBy is the number of members that a node checks.
 const watchedBy = 3
 
-// entry says what a node that joins does with the rows it finds.
+// entry is the plan of a joining node for the existing rows.
 type entry struct {
-	kept    []storage.Member // Those it shares the bucket with; its own, if it stands there.
-	older   []storage.Member // Its older incarnations at the same node address: dead.
-	judged  []storage.Member // To be replaced, if they are silent.
-	present bool             // Its own row stands there.
+	kept    []storage.Member // rows to share the bucket with, including the own one if present
+	older   []storage.Member // older incarnations at the same node address
+	judged  []storage.Member // replaced if they are silent
+	present bool             // the own row exists
 }
 
-// enter sorts the rows that a node finds when it joins. One that serves alone
-// shares with nobody, and nobody with it.
+// enter sorts the existing rows for a joining node. A node that serves alone shares with no other.
 func enter(members []storage.Member, row storage.Member) entry {
 	var e entry
 	for _, m := range members {
@@ -49,14 +48,14 @@ func (e entry) with(row storage.Member) ([]storage.Member, bool) {
 	return append(slices.Clone(e.kept), row), true
 }
 
-// without returns the rows of others than these, and whether that makes a difference.
+// without returns the rows except ids, and whether that makes a difference.
 func without(members []storage.Member, ids ...string) ([]storage.Member, bool) {
 	rest := slices.DeleteFunc(slices.Clone(members), func(m storage.Member) bool { return slices.Contains(ids, m.ID) })
 	return rest, len(rest) < len(members)
 }
 
-// drained returns the rows with the mark of one member set, and whether that makes
-// a difference. found says that it stands there.
+// drained returns the rows with the draining mark of one member set to on. changed reports a
+// difference, found that the member exists.
 func drained(members []storage.Member, id string, on bool) (rows []storage.Member, changed, found bool) {
 	i := slices.IndexFunc(members, func(m storage.Member) bool { return m.ID == id })
 	if i < 0 {
@@ -70,8 +69,7 @@ func drained(members []storage.Member, id string, on bool) (rows []storage.Membe
 	return rows, true, true
 }
 
-// successors returns the n members after one in the ring of all, by ID. A node
-// that is alone has none.
+// successors returns the n members after id in the ring of all, by ID. A single node has none.
 func successors(members []storage.Member, id string, n int) []storage.Member {
 	ring, _ := without(members, id)
 	slices.SortFunc(ring, func(a, b storage.Member) int { return strings.Compare(a.ID, b.ID) })

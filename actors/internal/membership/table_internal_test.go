@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// rows makes members from "id@node"; "id" alone has no node address.
+// rows parses members from "id@node"; "id" alone has no node address.
 func rows(spec string) []storage.Member {
 	var out []storage.Member
 	for word := range strings.FieldsSeq(spec) {
@@ -96,7 +96,7 @@ func TestSuccessors(t *testing.T) {
 		{"e d c b a", "a", "b c d"},
 		{"e d c b a", "c", "d e a"},
 		{"e d c b a", "e", "a b c"},
-		{"a b c d e", "bb", "c d e"}, // One that does not stand there.
+		{"a b c d e", "bb", "c d e"}, // not a member
 		{"", "a", ""},
 	} {
 		members := rows(tt.members)
@@ -109,7 +109,7 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// TestEveryoneIsWatched checks that the ring leaves nobody out.
+// TestEveryoneIsWatched: every member has observers.
 func TestEveryoneIsWatched(t *testing.T) {
 	all := rows("a b c d e f g h")
 	for n := range all {

@@ -2,12 +2,12 @@ package membership
 
 import "github.com/parleyrun/parley/storage"
 
-// mark is what one look at a heartbeat shows: its count, or one of the constants.
+// mark is the result of one check of a heartbeat: its count, or one of the constants.
 type mark int64
 
 const (
 	absent     mark = 0
-	unreadable mark = -1 // It is stored and is no heartbeat.
+	unreadable mark = -1 // stored, but not a valid heartbeat
 )
 
 type verdict int
@@ -18,18 +18,16 @@ const (
 	dead
 )
 
-// watch judges one node by its heartbeat. It knows no clock: looks are made at
-// even pauses, so that their number is the time, and a pause of the whole process
-// counts as one.
+// watch decides about one node by its heartbeat. It uses no clock: checks are evenly spaced, so that
+// their number is the time, and a pause of the whole process counts as one.
 type watch struct {
 	looked bool
 	last   mark
-	quiet  int // Looks after the first that showed no life.
+	quiet  int // unchanged checks after the first
 }
 
-// look takes the next mark into account. A node is dead after enough quiet looks,
-// which a sign of life begins anew. A heartbeat that disappears is none: a node that
-// leaves removes it.
+// observe adds the next mark. A node is dead after enough unchanged checks; a change restarts the
+// count. A heartbeat that disappears is no change, because a leaving node removes it.
 func (w *watch) look(m mark, enough int) verdict {
 	if !w.looked {
 		w.looked, w.last = true, m
@@ -47,8 +45,8 @@ func (w *watch) look(m mark, enough int) verdict {
 	return undecided
 }
 
-// judge takes the next look at all members into account: alive, and which, if one
-// of them lives, and dead if all are.
+// combine adds the next check of all members. The result is alive, with the index, if one of them is
+// alive, and dead if all are.
 func judge(watches []watch, marks []mark, enough int) (verdict, int) {
 	all := dead
 	for i := range watches {
@@ -62,22 +60,21 @@ func judge(watches []watch, marks []mark, enough int) (verdict, int) {
 	return all, 0
 }
 
-// sight is what came of one look: a mark, or nothing.
+// observation is the result of one check: a mark, or an error.
 type sight struct {
 	mark mark
-	beat storage.Heartbeat // Zero if there is none to read.
+	beat storage.Heartbeat // zero if unreadable
 	err  error
 }
 
-// ring judges the members that a node watches. The zero ring watches nobody.
+// ring decides about the members that a node checks. The zero ring checks none.
 type ring struct {
-	watches map[string]*watch // By member.
-	missed  int64             // Own heartbeats that were not stored until the last look.
+	watches map[string]*watch // by member
+	missed  int64             // own heartbeats not stored until the last check
 }
 
-// look takes one look at these members, and only these, into account and returns
-// those that are dead. missed counts the own heartbeats that were not stored: one
-// more, and what was seen until then proves nothing.
+// observe adds one check of exactly these members and returns the dead ones. missed counts the own
+// heartbeats that were not stored; an increase discards all previous observations.
 func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []string {
 	if missed != r.missed {
 		r.watches, r.missed = nil, missed
@@ -86,7 +83,7 @@ func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []st
 	var gone []string
 	for i, id := range ids {
 		if sights[i].err != nil {
-			continue // Begins anew with the next look.
+			continue // restarts with the next check
 		}
 		w := r.watches[id]
 		if w == nil {
@@ -101,7 +98,7 @@ func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []st
 	return gone
 }
 
-// still reports whether a dead member is as it was at the look before.
+// still reports whether a dead member is unchanged since the last check.
 func (r *ring) still(id string, s sight) bool {
 	w := r.watches[id]
 	return w != nil && s.err == nil && (s.mark == w.last || s.mark == absent)

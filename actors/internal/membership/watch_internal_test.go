@@ -10,7 +10,7 @@ func TestWatch(t *testing.T) {
 	for name, tt := range map[string]struct {
 		marks []mark
 		want  verdict
-		after int // Looks until then.
+		after int // number of checks until then
 	}{
 		"silence":                  {[]mark{7, 7, 7, 7}, dead, 4},
 		"one look":                 {[]mark{7}, undecided, 1},
