@@ -94,13 +94,13 @@ func TestChurn(t *testing.T) {
 func (c *churn) step() {
 	slot := c.rng.IntN(churnSlots)
 	n := c.slots[slot]
-	what := c.rng.IntN(12)
-	if n == nil || what < 2 { // over a running or killed node, whose row is dropped
+	action := c.rng.IntN(12)
+	if n == nil || action < 2 { // over a running or killed node, whose row is dropped
 		c.start(slot)
 		return
 	}
 	length := time.Duration(c.rng.Int64N(int64(4 * time.Second)))
-	switch what {
+	switch action {
 	case 2, 3:
 		c.slots[slot] = nil
 		n.set(func() { n.dead = true })
@@ -206,10 +206,10 @@ func (c *churn) live(ctx context.Context, n *churned) {
 	case !errors.As(err, &replaced):
 		c.t.Errorf("seed %d: %s ended with %v", c.seed, n.id, err)
 	case n.undisturbed(replaced.Epoch):
-		c.t.Errorf("seed %d: %s could reach the bucket and is replaced: %v", c.seed, n.id, err)
+		c.t.Errorf("seed %d: %s could reach the bucket but was replaced: %v", c.seed, n.id, err)
 	}
 	if e := c.newest(); e.Has(n.id) {
-		c.t.Errorf("seed %d: %s ended and stands in epoch %d", c.seed, n.id, e.N)
+		c.t.Errorf("seed %d: %s ended but is in epoch %d", c.seed, n.id, e.N)
 	}
 	n.set(func() { n.dead = true })
 	c.leave(n)
@@ -250,7 +250,7 @@ func (c *churn) settle() {
 		for _, v := range n.published() {
 			for _, other := range c.slots {
 				if other != nil && other.undisturbed(v.Epoch) && !(storage.Epoch{Members: v.Members}).Has(other.id) {
-					c.t.Errorf("seed %d: %s could reach the bucket and is not in epoch %d", c.seed, other.id, v.Epoch)
+					c.t.Errorf("seed %d: %s could reach the bucket but is not in epoch %d", c.seed, other.id, v.Epoch)
 				}
 			}
 		}
@@ -260,7 +260,7 @@ func (c *churn) settle() {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		c.t.Errorf("seed %d: members of epoch %d (-living +rows):\n%s", c.seed, e.N, diff)
+		c.t.Errorf("seed %d: members of epoch %d (-live +rows):\n%s", c.seed, e.N, diff)
 	}
 	for _, n := range c.slots {
 		if n != nil {

@@ -29,10 +29,10 @@ func wantReplaced(t *testing.T, n *node) {
 		t.Errorf("%s ended with %v, want to be replaced", n.id, err)
 	}
 	if !n.Passive() || n.Fresh() {
-		t.Errorf("%s is replaced and passive %v, fresh %v", n.id, n.Passive(), n.Fresh())
+		t.Errorf("%s is replaced: passive %v, fresh %v, want true, false", n.id, n.Passive(), n.Fresh())
 	}
 	if err := n.AwaitActive(t.Context()); !errors.As(err, &e) {
-		t.Errorf("%s awaits to be active: %v", n.id, err)
+		t.Errorf("%s: AwaitActive: %v, want replaced", n.id, err)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestJoinTogether(t *testing.T) {
 			}
 			wg.Wait()
 			if took := time.Since(began); took > 15*time.Second {
-				t.Errorf("seed %d: it took %v", seed, took)
+				t.Errorf("seed %d: took %v", seed, took)
 			}
 			time.Sleep(2 * suspect)
 			slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.id, b.id) })
@@ -88,7 +88,7 @@ func TestJoinTakesNoTime(t *testing.T) {
 		began := time.Now()
 		c := w.peer("c", storagetest.Plan{}).join()
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("took %v", took)
 		}
 		want := []string{"LIST members/", "GET " + storage.EpochKey(2), "PUT heartbeat/c", "PUT " + storage.EpochKey(3), "LIST members/"}
 		if diff := cmp.Diff(want, c.requests()); diff != "" {
@@ -122,20 +122,20 @@ func TestDeadMemberIsExpelled(t *testing.T) {
 			w.wantViews(rest, "a", "b", "d", "e", "f")
 			for _, n := range rest {
 				if v := n.last(); v.at.Sub(c.lastBeat()) < suspect || v.at.Sub(killed) > suspect+2*heartbeat {
-					t.Errorf("%s saw it %v after the last heartbeat, %v after the end", n.id, v.at.Sub(c.lastBeat()), v.at.Sub(killed))
+					t.Errorf("%s published it %v after the last heartbeat, %v after the kill", n.id, v.at.Sub(c.lastBeat()), v.at.Sub(killed))
 				}
 			}
-			said := map[string]int{}
+			counts := map[string]int{}
 			for _, n := range rest {
-				said[n.id] = strings.Count(n.logs.String(), "members are expelled")
+				counts[n.id] = strings.Count(n.logs.String(), "expelled silent members")
 				for line := range strings.Lines(n.logs.String()) {
-					if strings.Contains(line, "members are expelled") && !strings.Contains(line, "c.example:") {
-						t.Errorf("got a line without the address of c: %s", line)
+					if strings.Contains(line, "expelled silent members") && !strings.Contains(line, "c.example:") {
+						t.Errorf("log line lacks the address of c: %s", line)
 					}
 				}
 			}
-			if said["a"]+said["b"]+said["f"] != 1 || said["d"]+said["e"] != 0 {
-				t.Errorf("expelled by %v, want by one of a, b, f", said)
+			if counts["a"]+counts["b"]+counts["f"] != 1 || counts["d"]+counts["e"] != 0 {
+				t.Errorf("expelled by %v, want by one of a, b, f", counts)
 			}
 			time.Sleep(time.Second)
 			if keys := strings.Join(w.keys(), " "); strings.Contains(keys, "heartbeat/c") || strings.Count(keys, "members/") != 1 {
@@ -240,7 +240,7 @@ func TestBucketStall(t *testing.T) {
 					}
 					active.Go(func() {
 						if err := n.AwaitActive(t.Context()); err != nil || n.Passive() || s.on.Load() {
-							t.Errorf("%s awaits to be active: %v, passive %v", n.id, err, n.Passive())
+							t.Errorf("%s: AwaitActive: %v, passive %v", n.id, err, n.Passive())
 						}
 					})
 				}
@@ -249,16 +249,16 @@ func TestBucketStall(t *testing.T) {
 				ended := time.Now()
 				active.Wait()
 				if took := time.Since(ended); took > 2*heartbeat+heartbeat {
-					t.Errorf("active after %v", took)
+					t.Errorf("active %v after the stall", took)
 				}
 				time.Sleep(10 * time.Second)
 				if diff := cmp.Diff(before, w.newest()); diff != "" {
-					t.Errorf("the members changed (-before +after):\n%s", diff)
+					t.Errorf("members changed (-before +after):\n%s", diff)
 				}
 				for _, n := range nodes {
-					said := n.logs.String()
-					if n.Passive() || strings.Count(said, "cannot confirm") != 1 || strings.Count(said, "is confirmed as a member again") != 1 {
-						t.Errorf("%s is passive %v and said:\n%s", n.id, n.Passive(), said)
+					logs := n.logs.String()
+					if n.Passive() || strings.Count(logs, "membership unconfirmed") != 1 || strings.Count(logs, "membership confirmed again") != 1 {
+						t.Errorf("%s: passive %v, logs:\n%s", n.id, n.Passive(), logs)
 					}
 				}
 			})
@@ -314,13 +314,13 @@ func TestUnreachableForOne(t *testing.T) {
 					time.Sleep(20 * time.Millisecond)
 				}
 				if !c.Passive() {
-					t.Error("c is expelled and was not passive before")
+					t.Error("c was expelled but not passive before")
 				}
 				if !s.writes {
 					time.Sleep(time.Minute)
 					select {
 					case err := <-c.done:
-						t.Fatalf("c ended without having seen the members: %v", err)
+						t.Fatalf("c ended with %v, want replaced", err)
 					default:
 					}
 				}
@@ -336,21 +336,21 @@ func TestUnreachableForOne(t *testing.T) {
 // TestSameNodeAddress: a node at the node address of a crashed or live node joins immediately and
 // replaces the older row.
 func TestSameNodeAddress(t *testing.T) {
-	for _, dies := range []bool{true, false} {
+	for _, crashes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			peers := w.peers(0, "a", "b", "c")
 			time.Sleep(5*time.Second + heartbeat/8)
 			b := peers["b"]
-			if dies {
+			if crashes {
 				b.kill()
 			}
 			began := time.Now()
 			again := w.peer("b2", storagetest.Plan{}).join().run()
 			if took := time.Since(began); took != 0 {
-				t.Errorf("it took %v", took)
+				t.Errorf("took %v", took)
 			}
-			if !dies {
+			if !crashes {
 				wantReplaced(t, b)
 				if err := b.Leave(t.Context()); err != nil {
 					t.Error(err)
@@ -361,8 +361,8 @@ func TestSameNodeAddress(t *testing.T) {
 			if diff := cmp.Diff([]string{"heartbeat/a", "heartbeat/b2", "heartbeat/c", storage.EpochKey(4)}, w.keys()); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}
-			if said := again.logs.String(); strings.Count(said, "older incarnation") != 1 || !strings.Contains(said, "member=b ") {
-				t.Errorf("said:\n%s", said)
+			if logs := again.logs.String(); strings.Count(logs, "older incarnation") != 1 || !strings.Contains(logs, "member=b ") {
+				t.Errorf("logs lack the replacement of b:\n%s", logs)
 			}
 		})
 	}
@@ -387,7 +387,7 @@ func TestAloneAndShared(t *testing.T) {
 				b := kind("b", tt.second)
 				wantAlive(t, b.Join(t.Context()), "a")
 				if got := strings.Join(b.requests(), " "); strings.Contains(got, "PUT") {
-					t.Errorf("a refused start sent %s", got)
+					t.Errorf("refused start sent %s", got)
 				}
 				a.kill()
 				began := time.Now()
@@ -435,32 +435,32 @@ func TestDraining(t *testing.T) {
 			})
 			wg.Wait()
 			if got, want := draining(), map[bool]string{true: "abcd"}[on]; got != want {
-				t.Errorf("draining are %q, want %q", got, want)
+				t.Errorf("draining members %q, want %q", got, want)
 			}
 			before := w.newest()
 			if err := peers["a"].SetDraining(t.Context(), on); err != nil {
 				t.Error(err)
 			}
 			if v, err := membership.SetDraining(t.Context(), w.bucket, "b", on); err != nil || v.Epoch != before.N {
-				t.Errorf("again: %+v, %v", v, err)
+				t.Errorf("second call: %+v, %v", v, err)
 			}
 			if diff := cmp.Diff(before, w.newest()); diff != "" {
-				t.Errorf("once more changed something:\n%s", diff)
+				t.Errorf("second call changed the bucket:\n%s", diff)
 			}
 			time.Sleep(heartbeat)
 			w.wantViews(values(peers), "a", "b", "c", "d")
 		}
 		var gone *membership.AbsentError
 		if _, err := membership.SetDraining(t.Context(), w.bucket, "x", true); !errors.As(err, &gone) || gone.Member != "x" {
-			t.Errorf("a stranger: %v", err)
+			t.Errorf("unknown member: %v", err)
 		}
 		peers["a"].leave()
 		var replaced *membership.ReplacedError
 		if err := peers["a"].SetDraining(t.Context(), true); !errors.As(err, &replaced) {
-			t.Errorf("one that left: %v", err)
+			t.Errorf("member that left: %v", err)
 		}
 		if got := strings.Count(strings.Join(w.keys(), " "), "members/"); got != 1 {
-			t.Errorf("%d epochs are stored", got)
+			t.Errorf("%d epochs stored, want 1", got)
 		}
 	})
 }
@@ -599,7 +599,7 @@ func TestJoinIsBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := z.Join(ctx); !errors.Is(err, context.DeadlineExceeded) || n < 20 {
-			t.Errorf("after %d races: %v", n, err)
+			t.Errorf("error after %d races: %v", n, err)
 		}
 		if keys := fmt.Sprint(w.keys()); strings.Contains(keys, "heartbeat/z") || w.newest().Has("z") {
 			t.Errorf("left behind: %s", keys)

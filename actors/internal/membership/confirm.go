@@ -31,7 +31,7 @@ func (s *standing) notify() {
 }
 
 // heartbeatSent records the result of a heartbeat.
-func (m *Membership) beaten(sent time.Time, err error, ended bool) {
+func (m *Membership) heartbeatSent(sent time.Time, err error, ended bool) {
 	s := &m.standing
 	s.Lock()
 	defer s.Unlock()
@@ -170,7 +170,7 @@ func (m *Membership) AwaitActive(ctx context.Context) error {
 }
 
 // logPassive logs the start and the end of each passive period until ctx ends.
-func (m *Membership) sayPassive(ctx context.Context) {
+func (m *Membership) logPassive(ctx context.Context) {
 	var began time.Time // start of the logged passive period; zero is none
 	var cause error
 	s := &m.standing
@@ -182,9 +182,9 @@ func (m *Membership) sayPassive(ctx context.Context) {
 		switch {
 		case left < 0 && began.IsZero() && lost == nil:
 			began, cause = time.Now(), err
-			m.log.Warn("cannot confirm that this node is a member, nothing new begins until it can", "member", m.row.ID, "epoch", epoch, "err", err)
+			m.log.Warn("membership unconfirmed; node is passive", "member", m.row.ID, "epoch", epoch, "err", err)
 		case left >= 0 && !began.IsZero():
-			m.log.Info("this node is confirmed as a member again", "member", m.row.ID, "epoch", epoch, "after", time.Since(began), "cause", cause)
+			m.log.Info("membership confirmed again", "member", m.row.ID, "epoch", epoch, "after", time.Since(began), "cause", cause)
 			began = time.Time{}
 		}
 		var timer <-chan time.Time

@@ -41,7 +41,7 @@ type GoneError struct {
 
 // Error implements error.
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("epoch %d is deleted from members/, and none is above it", e.Epoch)
+	return fmt.Sprintf("epoch %d was deleted from members/ and no newer one exists", e.Epoch)
 }
 
 // StrayError reports a live node without any epoch: the epochs were deleted while it ran.
@@ -51,7 +51,7 @@ type StrayError struct {
 
 // Error implements error.
 func (e *StrayError) Error() string {
-	return fmt.Sprintf("node %s is alive, and members/ has no epoch", e.Member)
+	return fmt.Sprintf("node %s is alive but members/ has no epoch", e.Member)
 }
 
 // AbsentError reports that the newest epoch has no member with this ID.

@@ -38,21 +38,23 @@ func newMute(t *testing.T) *mute {
 }
 
 // TestExpelChecksAgain: a correct decision is not acted on if one condition has changed.
-func TestExpelJudgesAnew(t *testing.T) {
+func TestExpelChecksAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		against func(*testing.T, *mute, *Membership, *ring)
 		want    string // reason of the abort; "" expels
 	}{
-		"nothing":                     {func(*testing.T, *mute, *Membership, *ring) {}, ""},
-		"own heartbeat is not stored": {func(_ *testing.T, b *mute, _ *Membership, _ *ring) { b.on = true }, "own heartbeat is not stored"},
-		"an own one was not stored":   {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.beaten(time.Now(), errors.New("x"), false) }, "own heartbeats are not stored"},
-		"passive":                     {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.unconfirm(nil) }, "this node is passive"},
-		"a pause of the process":      {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { time.Sleep(m.opts.Fence + 1) }, "this node is passive"},
+		"nothing":                      {func(*testing.T, *mute, *Membership, *ring) {}, ""},
+		"own heartbeat was not stored": {func(_ *testing.T, b *mute, _ *Membership, _ *ring) { b.on = true }, "own heartbeat was not stored"},
+		"an own one was not stored": {func(_ *testing.T, _ *mute, m *Membership, _ *ring) {
+			m.heartbeatSent(time.Now(), errors.New("x"), false)
+		}, "own heartbeats were not stored"},
+		"passive":                {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.unconfirm(nil) }, "this node is passive"},
+		"a pause of the process": {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { time.Sleep(m.opts.Fence + 1) }, "this node is passive"},
 		"its heartbeat came": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
 			if err := storage.PutHeartbeat(t.Context(), b, storage.Heartbeat{Member: "b", Count: 6}); err != nil {
 				t.Error(err)
 			}
-		}, "member b shows life"},
+		}, "heartbeat of member b changed"},
 		"this node is replaced": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
 			if won, err := storage.CreateEpoch(t.Context(), b, storage.Epoch{N: 2, Nonce: "n", Members: rows("b@b:1")}); err != nil || !won {
 				t.Error(won, err)
@@ -76,14 +78,14 @@ func TestExpelJudgesAnew(t *testing.T) {
 				}
 				m.saw(e, time.Now())
 				var r ring
-				r.look([]string{"b"}, []sight{{mark: 5}}, 0, 1)
+				r.observe([]string{"b"}, []observation{{mark: 5}}, 0, 1)
 				tt.against(t, b, m, &r)
 				done, err := m.expel(t.Context(), &r, []string{"b"})
-				var acquitted *notDeadError
+				var aborted *expelAbortedError
 				switch {
-				case tt.want == "" && (err != nil || words(done.epoch.Members) != "a@a:1" || m.known().N != 2):
+				case tt.want == "" && (err != nil || rowText(done.epoch.Members) != "a@a:1" || m.known().N != 2):
 					t.Errorf("got %+v, %v", done, err)
-				case tt.want != "" && (!errors.As(err, &acquitted) || acquitted.why != tt.want):
+				case tt.want != "" && (!errors.As(err, &aborted) || aborted.why != tt.want):
 					t.Errorf("got %v, want %q", err, tt.want)
 				}
 			})

@@ -34,10 +34,10 @@ func wantGone(t *testing.T, n *node, epoch int64) {
 		t.Errorf("%s ended with %v, want epoch %d to be gone", n.id, err, epoch)
 	}
 	if err := n.AwaitActive(t.Context()); !errors.As(err, &gone) || !n.Passive() {
-		t.Errorf("%s is passive %v and awaits to be active: %v", n.id, n.Passive(), err)
+		t.Errorf("%s: passive %v, AwaitActive: %v", n.id, n.Passive(), err)
 	}
-	if said := strings.Count(n.logs.String(), "were deleted: this node holds still"); said != 1 {
-		t.Errorf("%s says %d times that the epochs are deleted:\n%s", n.id, said, n.logs)
+	if got := strings.Count(n.logs.String(), "membership epochs deleted"); got != 1 {
+		t.Errorf("%s logged the deletion %d times, want 1:\n%s", n.id, got, n.logs)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestEpochsAreDeleted(t *testing.T) {
 		}
 		again := []*node{w.peer("a2", storagetest.Plan{Latency: latency}).join().run(), <-founded, w.peer("b2", storagetest.Plan{Latency: latency}).join().run()}
 		if took := time.Since(began); took > 2*suspect+3*heartbeat {
-			t.Errorf("all are back after %v", took)
+			t.Errorf("all nodes restarted after %v", took)
 		}
 		time.Sleep(heartbeat)
 		e := w.newest()
@@ -118,7 +118,7 @@ func TestOtherMembersBegin(t *testing.T) {
 }
 
 // TestStartWithStrays starts a node with heartbeats but no epoch: of a live node, and of crashed ones.
-func TestStartBesideStrays(t *testing.T) {
+func TestStartWithStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		beating, stop := context.WithCancel(t.Context())
@@ -137,7 +137,7 @@ func TestStartBesideStrays(t *testing.T) {
 			t.Errorf("got %v, want a refusal because of old", err)
 		}
 		if took := time.Since(began); took < 3*suspect || took > 3*suspect+2*heartbeat {
-			t.Errorf("it took %v", took)
+			t.Errorf("took %v", took)
 		}
 		if strings.Contains(strings.Join(w.keys(), " "), "members/") {
 			t.Errorf("stored: %v", w.keys())
@@ -147,7 +147,7 @@ func TestStartBesideStrays(t *testing.T) {
 		began = time.Now()
 		w.peer("b", storagetest.Plan{}).join()
 		if took := time.Since(began); took < suspect || took > suspect+heartbeat {
-			t.Errorf("beside what is left it took %v", took)
+			t.Errorf("start with stale heartbeats took %v", took)
 		}
 		w.wantMembers("b")
 	})

@@ -150,15 +150,15 @@ type view struct {
 	at time.Time
 }
 
-// node returns a node that serves alone. plan injects faults into its requests; nil is none.
-func (w *world) node(id string, fate func(storagetest.Op) storagetest.Kind) *node {
-	return w.slowNode(id, fate, storagetest.Plan{})
+// node returns a node that serves alone. decide injects faults into its requests; nil is none.
+func (w *world) node(id string, decide func(storagetest.Op) storagetest.Kind) *node {
+	return w.slowNode(id, decide, storagetest.Plan{})
 }
 
-func (w *world) slowNode(id string, fate func(storagetest.Op) storagetest.Kind, plan storagetest.Plan) *node {
+func (w *world) slowNode(id string, decide func(storagetest.Op) storagetest.Kind, plan storagetest.Plan) *node {
 	w.t.Helper()
-	if fate != nil {
-		plan.Decide = fate
+	if decide != nil {
+		plan.Decide = decide
 	}
 	return w.make(membership.Self{ID: id, Address: id + ".example:3000", Version: "v1"}, plan)
 }
@@ -203,7 +203,7 @@ func (n *node) publish(v membership.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.views) > 0 && n.views[len(n.views)-1].Epoch >= v.Epoch {
-		n.w.t.Errorf("%s: view %d is published after %d", n.id, v.Epoch, n.views[len(n.views)-1].Epoch)
+		n.w.t.Errorf("%s: view %d published after %d", n.id, v.Epoch, n.views[len(n.views)-1].Epoch)
 	}
 	if !(storage.Epoch{Members: v.Members}).Has(n.id) {
 		n.w.t.Errorf("%s: view %d lacks the node itself", n.id, v.Epoch)
@@ -217,7 +217,7 @@ func (n *node) last() view {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.views) == 0 {
-		n.w.t.Fatalf("%s: nothing is published", n.id)
+		n.w.t.Fatalf("%s: no view published", n.id)
 	}
 	return n.views[len(n.views)-1]
 }
@@ -262,10 +262,10 @@ func values(nodes map[string]*node, without ...string) []*node {
 // over returns b with the node's requests recorded, and delayed while it is frozen.
 func (n *node) over(b storage.Bucket) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
-		what := c.Method + " " + c.Key
+		request := c.Method + " " + c.Key
 		n.mu.Lock()
-		n.seen = append(n.seen, what)
-		if what == "PUT "+storage.HeartbeatKey(n.id) {
+		n.seen = append(n.seen, request)
+		if request == "PUT "+storage.HeartbeatKey(n.id) {
 			n.beat = time.Now()
 		}
 		frozen := n.frozen
@@ -273,13 +273,13 @@ func (n *node) over(b storage.Bucket) storage.Bucket {
 		if frozen != nil {
 			<-frozen
 		}
-		if n.hang != nil && n.hang(what) {
+		if n.hang != nil && n.hang(request) {
 			<-ctx.Done()
 			return c.Unanswered(ctx.Err())
 		}
 		err := c.Do(ctx)
 		if n.slow != nil {
-			time.Sleep(n.slow(what))
+			time.Sleep(n.slow(request))
 		}
 		return err
 	})

@@ -13,7 +13,7 @@ import (
 
 // strayWaits bounds, in multiples of Suspect, the wait of a node that finds no epoch for live nodes to
 // end: one for detection, one for their silence, one as reserve.
-const strayPatience = 3
+const strayWaits = 3
 
 // tidyTimeout bounds the deletion of obsolete objects.
 const tidyTimeout = 5 * time.Second
@@ -41,14 +41,14 @@ func New(bucket storage.Bucket, self Self, opts *Options) (*Membership, error) {
 	m := &Membership{bucket: bucket, opts: o, log: o.Logger}
 	m.heart.turn, m.standing.changed = make(chan struct{}, 1), make(chan struct{})
 	if bucket == nil {
-		return nil, fmt.Errorf("make membership: %w", errNoBucket)
+		return nil, fmt.Errorf("create membership: %w", errNoBucket)
 	}
-	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("make membership: %w", err)
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("create membership: %w", err)
 	}
 	var err error
 	if m.row, err = self.row(); err != nil {
-		return nil, fmt.Errorf("make membership: %w", err)
+		return nil, fmt.Errorf("create membership: %w", err)
 	}
 	return m, nil
 }
@@ -67,7 +67,7 @@ func (m *Membership) Join(ctx context.Context) error {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Suspect)
 	defer cancel()
 	if left := m.Leave(undo); left != nil {
-		m.log.Warn("leave after a start that did not succeed", "member", m.row.ID, "err", left)
+		m.log.Warn("cleanup after failed join failed", "member", m.row.ID, "err", left)
 	}
 	return fmt.Errorf("join members: %w", err)
 }
@@ -86,14 +86,14 @@ func (m *Membership) join(ctx context.Context) error {
 				return nil, false, err
 			}
 		}
-		if len(plan.judged) > 0 {
-			m.log.Info("watch the heartbeat of the node that served last", "member", plan.judged[0].ID,
-				"address", plan.judged[0].Address, "members", len(plan.judged), "for", m.opts.Suspect)
+		if len(plan.suspects) > 0 {
+			m.log.Info("waiting for silence of previous nodes", "member", plan.suspects[0].ID,
+				"address", plan.suspects[0].Address, "members", len(plan.suspects), "for", m.opts.Suspect)
 		}
-		if err := m.awaitSilence(ctx, newest.N, plan.judged); err != nil {
+		if err := m.awaitSilence(ctx, newest.N, plan.suspects); err != nil {
 			return nil, false, err
 		}
-		if !started || len(plan.judged) > 0 {
+		if !started || len(plan.suspects) > 0 {
 			late, err := m.beatUntilStored(ctx)
 			if err != nil {
 				return nil, false, err
@@ -102,8 +102,8 @@ func (m *Membership) join(ctx context.Context) error {
 				started = true
 				wg.Go(func() { m.beats(beating) })
 			}
-			if late && len(plan.judged) > 0 {
-				m.log.Info("the bucket took no heartbeat for a while, look again", "member", m.row.ID)
+			if late && len(plan.suspects) > 0 {
+				m.log.Info("own heartbeats were delayed; watching again", "member", m.row.ID)
 				return nil, false, errAgain
 			}
 		}
@@ -114,10 +114,10 @@ func (m *Membership) join(ctx context.Context) error {
 		return err
 	}
 	for _, old := range plan.older {
-		m.log.Info("take the place of an older incarnation at this node address", "member", old.ID, "node", old.Node, "epoch", done.epoch.N)
+		m.log.Info("replaced older incarnation at node address", "member", old.ID, "node", old.Node, "epoch", done.epoch.N)
 	}
-	for _, old := range plan.judged {
-		m.log.Info("take the place of a node that is gone", "member", old.ID, "address", old.Address, "epoch", done.epoch.N)
+	for _, old := range plan.suspects {
+		m.log.Info("replaced silent node", "member", old.ID, "address", old.Address, "epoch", done.epoch.N)
 	}
 	m.replaced, m.gone = done, idsOf(plan.gone())
 	m.saw(done.epoch, done.since)
@@ -132,19 +132,19 @@ func (m *Membership) awaitSilence(ctx context.Context, epoch int64, members []st
 	}
 	ids, watches, marks := idsOf(members), make([]watch, len(members)), make([]mark, len(members))
 	for {
-		for i, s := range look(ctx, m.bucket, ids) {
+		for i, s := range readHeartbeats(ctx, m.bucket, ids) {
 			if s.err != nil {
 				return s.err
 			}
 			marks[i] = s.mark
 		}
-		switch v, i := judge(watches, marks, m.opts.looks()); v {
+		switch v, i := combine(watches, marks, m.opts.checks()); v {
 		case alive:
 			return &AliveError{Member: members[i], Epoch: epoch}
 		case dead:
 			return nil
 		}
-		if !pause(ctx, m.opts.lookEvery()) {
+		if !pause(ctx, m.opts.checkEvery()) {
 			return fmt.Errorf("watch heartbeats: %w", context.Cause(ctx))
 		}
 	}
@@ -176,7 +176,7 @@ func (m *Membership) awaitStrays(ctx context.Context) error {
 			return err
 		case first.N > 0:
 			return errAgain // another starting node created it
-		case time.Since(began) > strayPatience*m.opts.Suspect:
+		case time.Since(began) > strayWaits*m.opts.Suspect:
 			return &StrayError{Member: alive.Member.ID}
 		}
 	}
@@ -231,6 +231,6 @@ func (m *Membership) tidy(ctx context.Context, done edited, gone []string) {
 		err = errors.Join(err, storage.DeleteHeartbeat(limited, m.bucket, id))
 	}
 	if err != nil && ctx.Err() == nil {
-		m.log.Warn("delete what members that are gone have left", "err", err)
+		m.log.Warn("cleanup of former members failed", "err", err)
 	}
 }

@@ -26,11 +26,11 @@ func TestCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		began := time.Now()
-		want := func(n *node, what string, want ...string) {
+		want := func(n *node, phase string, want ...string) {
 			t.Helper()
 			synctest.Wait()
 			if diff := cmp.Diff(want, n.requests()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
+				t.Errorf("%s (-want +got):\n%s", phase, diff)
 			}
 		}
 		epoch := storage.EpochKey
@@ -39,7 +39,7 @@ func TestCost(t *testing.T) {
 		a.run()
 		want(a, "nothing to tidy")
 		if time.Since(began) != 0 {
-			t.Errorf("the start took %v", time.Since(began))
+			t.Errorf("start took %v", time.Since(began))
 		}
 		time.Sleep(2*time.Second + heartbeat/4)
 		sent := a.requests()
@@ -57,7 +57,7 @@ func TestCost(t *testing.T) {
 		b := w.node("b", nil).join()
 		want(b, "start after an orderly end", "LIST members/", "GET "+epoch(2), "PUT heartbeat/b", "PUT "+epoch(3), "LIST members/")
 		if time.Since(ended) != 0 {
-			t.Errorf("the start after an orderly end took %v", time.Since(ended))
+			t.Errorf("start after an orderly end took %v", time.Since(ended))
 		}
 		b.run()
 		want(b, "tidying", "DELETE "+epoch(2))
@@ -67,10 +67,10 @@ func TestCost(t *testing.T) {
 		c := w.node("c", nil)
 		wantAlive(t, c.Join(t.Context()), "b")
 		if got := c.requests(); len(got) > 2+4 || strings.Contains(strings.Join(got, " "), "PUT") {
-			t.Errorf("a refused start sent %v", got)
+			t.Errorf("refused start sent %v", got)
 		}
 		if err := c.Leave(t.Context()); err != nil || len(c.requests()) > 0 {
-			t.Errorf("leave of a node that wrote nothing: %v", err)
+			t.Errorf("Leave of a node that wrote nothing: %v", err)
 		}
 	})
 }
@@ -281,7 +281,7 @@ func TestStaleView(t *testing.T) {
 		wantAlive(t, a.Join(t.Context()), "c")
 		w.wantMembers("c")
 		if got := strings.Join(a.requests(), "\n"); !strings.Contains(got, "PUT "+storage.EpochKey(1)+"\nLIST members/") {
-			t.Errorf("no stale create was made:\n%s", got)
+			t.Errorf("no stale create:\n%s", got)
 		}
 		if keys := w.keys(); strings.Contains(strings.Join(keys, " "), "heartbeat/a") {
 			t.Errorf("left behind: %v", keys)
@@ -304,10 +304,10 @@ func TestPausedNodeIsReplaced(t *testing.T) {
 		err := a.ended()
 		var replaced *membership.ReplacedError
 		if !errors.As(err, &replaced) || replaced.Epoch != 2 || len(replaced.Members) != 1 || replaced.Members[0].ID != "b" || !strings.Contains(err.Error(), "b.example:3000") {
-			t.Fatalf("got %v, want to be replaced by b", err)
+			t.Fatalf("got %v, want replaced by b", err)
 		}
 		if took := time.Since(resumed); took > 5*heartbeat {
-			t.Errorf("noticed after %v", took)
+			t.Errorf("detected after %v", took)
 		}
 		if err := a.Leave(t.Context()); err != nil {
 			t.Error(err)
@@ -345,14 +345,14 @@ func TestBucketAway(t *testing.T) {
 					set(storagetest.None)
 					time.Sleep(10 * time.Second)
 				}
-				said := a.logs.String()
-				for _, line := range []string{"cannot confirm that this node is a member", "this node is confirmed as a member again"} {
-					if got := strings.Count(said, line); got != 2 {
-						t.Errorf("%q is logged %d times, want 2:\n%s", line, got, said)
+				logs := a.logs.String()
+				for _, line := range []string{"membership unconfirmed", "membership confirmed again"} {
+					if got := strings.Count(logs, line); got != 2 {
+						t.Errorf("%q logged %d times, want 2:\n%s", line, got, logs)
 					}
 				}
-				if got := strings.Count(said, "\n"); got != 4 {
-					t.Errorf("%d lines are logged, want 4:\n%s", got, said)
+				if got := strings.Count(logs, "\n"); got != 4 {
+					t.Errorf("%d log lines, want 4:\n%s", got, logs)
 				}
 				wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
 				a.leave()
@@ -367,17 +367,17 @@ func TestBucketTakesNoWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var readOnly atomic.Bool
-		fate := func(op storagetest.Op) storagetest.Kind {
+		plan := func(op storagetest.Op) storagetest.Kind {
 			if op.Method == "PUT" && readOnly.Load() {
 				return storagetest.ErrorBefore
 			}
 			return storagetest.None
 		}
-		w.node("a", fate).join().run()
+		w.node("a", plan).join().run()
 		time.Sleep(3 * time.Second)
 		readOnly.Store(true)
 		joined := make(chan error, 1)
-		b := w.node("b", fate)
+		b := w.node("b", plan)
 		go func() { joined <- b.Join(t.Context()) }()
 		time.Sleep(30 * time.Second)
 		readOnly.Store(false)
@@ -407,13 +407,13 @@ func TestHangingHeartbeat(t *testing.T) {
 			wantAlive(t, w.node(fmt.Sprint("b", i), nil).Join(t.Context()), "a")
 		}
 		if beats < 10 {
-			t.Errorf("%d heartbeats", beats)
+			t.Errorf("unexpected number of heartbeats: %d", beats)
 		}
 	})
 }
 
 // TestJoinCanceled cancels a start at different times. It must leave nothing that delays the next one.
-func TestJoinGivesUp(t *testing.T) {
+func TestJoinCanceled(t *testing.T) {
 	never := func(prefix string, kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
 		return func(op storagetest.Op) storagetest.Kind {
 			if op.Method == "PUT" && strings.HasPrefix(op.Key, prefix) {
@@ -422,7 +422,7 @@ func TestJoinGivesUp(t *testing.T) {
 			return storagetest.None
 		}
 	}
-	for name, fate := range map[string]func(storagetest.Op) storagetest.Kind{
+	for name, plan := range map[string]func(storagetest.Op) storagetest.Kind{
 		"heartbeat never stored":      never("heartbeat/", storagetest.Timeout),
 		"epoch never stored":          never(storage.EpochKey(1), storagetest.Timeout),
 		"epoch stored, never told so": never(storage.EpochKey(1), storagetest.LostAck),
@@ -432,13 +432,13 @@ func TestJoinGivesUp(t *testing.T) {
 				w := newWorld(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				if err := w.node("a", fate).Join(ctx); err == nil {
+				if err := w.node("a", plan).Join(ctx); err == nil {
 					t.Fatal("joined")
 				}
 				began := time.Now()
 				w.node("b", nil).join()
 				if took := time.Since(began); took != 0 {
-					t.Errorf("the next start took %v", took)
+					t.Errorf("next start took %v", took)
 				}
 				if got := strings.Join(w.keys(), " "); strings.Contains(got, "heartbeat/a") {
 					t.Errorf("left behind: %s", got)
@@ -453,10 +453,10 @@ func TestJoinGivesUp(t *testing.T) {
 		defer cancel()
 		before := w.keys()
 		if err := w.node("a", nil).Join(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("ended while it watched: %v", err)
+			t.Errorf("canceled while watching: %v", err)
 		}
 		if diff := cmp.Diff(before, w.keys()); diff != "" {
-			t.Errorf("the bucket changed (-before +after):\n%s", diff)
+			t.Errorf("bucket changed (-before +after):\n%s", diff)
 		}
 	})
 }
@@ -479,7 +479,7 @@ func TestRefusedRequests(t *testing.T) {
 		put("x")
 		var corrupt *storage.CorruptError
 		if err := a.Join(t.Context()); !errors.As(err, &corrupt) {
-			t.Errorf("broken epoch: %v", err)
+			t.Errorf("corrupt epoch: %v", err)
 		}
 		if got := strings.Join(a.requests(), " "); strings.Contains(got, "PUT") || strings.Contains(got, "DELETE") {
 			t.Errorf("requests: %s", got)

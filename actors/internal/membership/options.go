@@ -19,7 +19,7 @@ const (
 
 // checksPerHeartbeat is the number of checks of a heartbeat, and of polls of the own row, per
 // Heartbeat.
-const looksPerHeartbeat = 2
+const checksPerHeartbeat = 2
 
 // Self describes a node.
 type Self struct {
@@ -91,30 +91,30 @@ func (o *Options) filled() Options {
 
 // validate rejects times under which a healthy node could be considered crashed, or a node be expelled
 // before it is passive. The package comment derives them.
-func (o Options) check() error {
+func (o Options) validate() error {
 	h, s, f := o.Heartbeat, o.Suspect, o.Fence
 	switch {
 	case h < time.Millisecond:
-		return fmt.Errorf("heartbeat is %v: raise it to %v or more", h, time.Millisecond)
+		return fmt.Errorf("heartbeat is %v; raise it to %v or more", h, time.Millisecond)
 	case s < 3*h:
-		return fmt.Errorf("suspect is %v with heartbeat %v: raise suspect to %v or more, or lower heartbeat to %v", s, h, 3*h, s/3)
+		return fmt.Errorf("suspect is %v with heartbeat %v; raise suspect to %v or more, or lower heartbeat to %v", s, h, 3*h, s/3)
 	case f < 2*h:
-		return fmt.Errorf("fence is %v with heartbeat %v: raise fence to %v or more, or lower heartbeat to %v", f, h, 2*h, f/2)
+		return fmt.Errorf("fence is %v with heartbeat %v; raise fence to %v or more, or lower heartbeat to %v", f, h, 2*h, f/2)
 	case f > s-h/2:
-		return fmt.Errorf("fence is %v with suspect %v and heartbeat %v: lower fence to %v, or raise suspect to %v or more, "+
-			"so that a node stops before others take its place", f, s, h, s-h/2, f+h/2)
+		return fmt.Errorf("fence is %v with suspect %v and heartbeat %v; lower fence to %v, or raise suspect to %v or more, "+
+			"so that a node stops before others replace it", f, s, h, s-h/2, f+h/2)
 	}
 	return nil
 }
 
 // checkEvery returns the interval of checks and polls.
-func (o Options) lookEvery() time.Duration { return o.Heartbeat / looksPerHeartbeat }
+func (o Options) checkEvery() time.Duration { return o.Heartbeat / checksPerHeartbeat }
 
 // checks returns the number of unchanged checks, after the first, that span Suspect.
-func (o Options) looks() int { return int((o.Suspect + o.lookEvery() - 1) / o.lookEvery()) }
+func (o Options) checks() int { return int((o.Suspect + o.checkEvery() - 1) / o.checkEvery()) }
 
 // requestTimeout bounds a heartbeat and a poll, so that after a timeout another fits into Fence.
-func (o Options) patience() time.Duration { return (o.Fence - o.Heartbeat) * 3 / 4 }
+func (o Options) requestTimeout() time.Duration { return (o.Fence - o.Heartbeat) * 3 / 4 }
 
 // row returns the row of a node that starts now.
 func (s Self) row() (storage.Member, error) {

@@ -18,7 +18,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { m.beats(ctx) })
-	wg.Go(func() { m.sayPassive(ctx) })
+	wg.Go(func() { m.logPassive(ctx) })
 	wg.Go(func() { m.watchOthers(ctx) })
 	wg.Go(func() { m.keepShare(ctx) })
 	wg.Go(func() { m.tidy(ctx, m.replaced, m.gone) })
@@ -36,7 +36,7 @@ func (m *Membership) polls(ctx context.Context) error {
 	m.standing.Lock()
 	began := m.standing.confirmed
 	m.standing.Unlock()
-	for pause(ctx, time.Until(began.Add(m.opts.lookEvery()))) {
+	for pause(ctx, time.Until(began.Add(m.opts.checkEvery()))) {
 		began = time.Now()
 		if err := m.poll(ctx, began); err != nil {
 			return err
@@ -47,25 +47,25 @@ func (m *Membership) polls(ctx context.Context) error {
 
 // poll reads the known epoch and newer ones. It returns only a *ReplacedError or a *GoneError.
 func (m *Membership) poll(ctx context.Context, began time.Time) error {
-	limited, cancel := context.WithTimeout(ctx, m.opts.patience())
+	limited, cancel := context.WithTimeout(ctx, m.opts.requestTimeout())
 	defer cancel()
 	e := m.known()
-	newer, stands, err := storage.ConfirmEpoch(limited, m.bucket, e.N)
+	newer, exists, err := storage.ConfirmEpoch(limited, m.bucket, e.N)
 	if err != nil {
 		m.standing.Lock()
 		defer m.standing.Unlock()
 		m.standing.pollErr = err
 		return nil
 	}
-	if !stands {
+	if !exists {
 		gone := &GoneError{Epoch: e.N}
 		switch n := m.missing(); {
-		case n > m.opts.looks():
+		case n > m.opts.checks():
 			m.unconfirm(gone)
 			return gone
 		case n == 1:
-			m.log.Error("the epochs under members/ of the bucket were deleted: this node holds still and ends if they do not come back; "+
-				"start all nodes again, and never delete members/ while one runs", "member", m.row.ID, "epoch", e.N)
+			m.log.Error("membership epochs deleted; node is passive", "member", m.row.ID, "epoch", e.N,
+				"remedy", "start all nodes again; never delete members/ of the bucket while a node runs")
 		}
 		return nil
 	}
@@ -86,17 +86,17 @@ func (m *Membership) watchOthers(ctx context.Context) {
 	var r ring
 	var wg sync.WaitGroup // of the cleanups
 	defer wg.Wait()
-	for pause(ctx, m.opts.lookEvery()) {
+	for pause(ctx, m.opts.checkEvery()) {
 		ids := idsOf(successors(m.known().Members, m.row.ID, watchedBy))
-		sights := m.glance(ctx, ids)
-		gone := r.look(ids, sights, m.missed(), m.opts.looks())
+		observations := m.readInTime(ctx, ids)
+		gone := r.observe(ids, observations, m.missed(), m.opts.checks())
 		if len(gone) == 0 || ctx.Err() != nil {
 			continue
 		}
 		done, err := m.expel(ctx, &r, gone)
-		var acquitted *notDeadError
+		var aborted *expelAbortedError
 		switch {
-		case errors.As(err, &acquitted), ctx.Err() != nil:
+		case errors.As(err, &aborted), ctx.Err() != nil:
 		case err != nil:
 			m.log.Warn("expel members failed; retrying", "members", gone, "nodes", nodesOf(m.known().Members, gone), "err", err)
 		case len(done.replaced) > 0:
@@ -106,17 +106,17 @@ func (m *Membership) watchOthers(ctx context.Context) {
 }
 
 // readInTime is readHeartbeats bounded by a Heartbeat.
-func (m *Membership) glance(ctx context.Context, ids []string) []sight {
+func (m *Membership) readInTime(ctx context.Context, ids []string) []observation {
 	limited, cancel := context.WithTimeout(ctx, m.opts.Heartbeat)
 	defer cancel()
-	return look(limited, m.bucket, ids)
+	return readHeartbeats(limited, m.bucket, ids)
 }
 
 // expelAbortedError reports why silent members are not expelled.
-type notDeadError struct{ why string }
+type expelAbortedError struct{ why string }
 
 // Error implements error.
-func (e *notDeadError) Error() string { return e.why }
+func (e *expelAbortedError) Error() string { return e.why }
 
 // expel removes members from the newest epoch, if they are still silent after a heartbeat of this node
 // is stored, and after every lost race. It is bounded by Fence, because the decision becomes stale.
@@ -124,22 +124,22 @@ func (m *Membership) expel(ctx context.Context, r *ring, gone []string) (edited,
 	limited, cancel := context.WithTimeout(ctx, m.opts.Fence)
 	defer cancel()
 	if err := m.beat(limited); err != nil {
-		return edited{}, &notDeadError{"own heartbeat is not stored"}
+		return edited{}, &expelAbortedError{"own heartbeat was not stored"}
 	}
 	done, err := edit(limited, m.bucket, func(newest storage.Epoch) ([]storage.Member, bool, error) {
-		sights := m.glance(limited, gone)
+		observations := m.readInTime(limited, gone)
 		for i, id := range gone {
-			if !r.still(id, sights[i]) {
-				return nil, false, &notDeadError{"member " + id + " shows life"}
+			if !r.still(id, observations[i]) {
+				return nil, false, &expelAbortedError{"heartbeat of member " + id + " changed"}
 			}
 		}
 		switch {
 		case m.missed() != r.missed:
-			return nil, false, &notDeadError{"own heartbeats are not stored"}
+			return nil, false, &expelAbortedError{"own heartbeats were not stored"}
 		case m.Passive():
-			return nil, false, &notDeadError{"this node is passive"}
+			return nil, false, &expelAbortedError{"this node is passive"}
 		case !newest.Has(m.row.ID):
-			return nil, false, &notDeadError{"this node is replaced"}
+			return nil, false, &expelAbortedError{"this node is replaced"}
 		}
 		rows, changed := without(newest.Members, gone...)
 		return rows, changed, nil
@@ -150,7 +150,7 @@ func (m *Membership) expel(ctx context.Context, r *ring, gone []string) (edited,
 	nodes := nodesOf(m.known().Members, gone)
 	m.saw(done.epoch, done.since)
 	if len(done.replaced) > 0 {
-		m.log.Warn("members are expelled, their heartbeats have not changed for the time of suspicion",
+		m.log.Warn("expelled silent members",
 			"members", slices.Clone(gone), "nodes", nodes, "epoch", done.epoch.N, "for", m.opts.Suspect)
 	}
 	return done, nil

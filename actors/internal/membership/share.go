@@ -115,19 +115,19 @@ func (m *Membership) keepShare(ctx context.Context) {
 		return
 	}
 	var s share
-	for pause(ctx, m.opts.lookEvery()) {
+	for pause(ctx, m.opts.checkEvery()) {
 		members, a := m.known().Members, m.answers()
 		i := slices.IndexFunc(members, func(row storage.Member) bool { return row.ID == m.row.ID })
 		switch {
 		case i < 0 || m.Passive():
 			s.good, s.cut = 0, 0
 		case members[i].Weight == 0:
-			if s.takes(a.mayTake(members), m.opts.looks()) {
+			if s.takes(a.mayTake(members), m.opts.checks()) {
 				m.setShare(ctx, m.row.Weight)
 			} else if !s.lost {
 				m.reportUnreached(&s, members, a)
 			}
-		case s.looksAround(a.cutOff(members), m.opts.looks()) && s.outvoted(m.glimpse(ctx, members, a), m.row.ID, len(a)):
+		case s.asksOthers(a.cutOff(members), m.opts.checks()) && s.outvoted(m.readSilent(ctx, members, a), m.row.ID, len(a)):
 			m.setShare(ctx, 0)
 			s = share{lost: true}
 		}
@@ -147,7 +147,7 @@ func (s *share) takes(may bool, enough int) bool {
 
 // asksOthers reports whether a node that is cut off reads what the others reach: at the beginning, and
 // once per Suspect.
-func (s *share) looksAround(cut bool, enough int) bool {
+func (s *share) asksOthers(cut bool, enough int) bool {
 	if !cut {
 		s.cut, s.beats = 0, nil
 		return false
@@ -157,23 +157,23 @@ func (s *share) looksAround(cut bool, enough int) bool {
 }
 
 // readSilent reads the heartbeats of the members that do not answer.
-func (m *Membership) glimpse(ctx context.Context, members []storage.Member, a answers) []sight {
+func (m *Membership) readSilent(ctx context.Context, members []storage.Member, a answers) []observation {
 	var ids []string
 	for _, other := range members {
 		if !a[other.ID] {
 			ids = append(ids, other.ID)
 		}
 	}
-	return m.glance(ctx, ids)
+	return m.readInTime(ctx, ids)
 }
 
 // outvoted reports whether one of these members is alive, does not reach this node either, and reaches
 // more members than own, which includes the node itself. A member counts once its heartbeat has
 // changed.
-func (s *share) outvoted(sights []sight, self string, own int) bool {
+func (s *share) outvoted(observations []observation, self string, own int) bool {
 	before := s.beats
-	s.beats = make(map[string]mark, len(sights))
-	for _, seen := range sights {
+	s.beats = make(map[string]mark, len(observations))
+	for _, seen := range observations {
 		b := seen.beat
 		if b.Member == "" {
 			continue
@@ -205,13 +205,13 @@ func (m *Membership) setShare(ctx context.Context, weight int) {
 	})
 	switch {
 	case err != nil && ctx.Err() == nil:
-		m.log.Warn("change the share of this node, try again", "member", m.row.ID, "weight", weight, "err", err)
+		m.log.Warn("change of share failed; retrying", "member", m.row.ID, "weight", weight, "err", err)
 	case err != nil || len(done.replaced) == 0:
 	case weight == 0:
-		m.log.Warn("most members do not answer this node and reach each other: it owns nothing until they do; check the network, "+
-			"its certificate and the address at which others dial it", "member", m.row.ID, "epoch", done.epoch.N)
+		m.log.Warn("gave up share; most members unreachable", "member", m.row.ID, "epoch", done.epoch.N,
+			"remedy", "check the network, the certificate and the advertised address")
 	default:
-		m.log.Info("most members with a share answer: this node takes its own", "member", m.row.ID, "epoch", done.epoch.N, "weight", weight)
+		m.log.Info("took share; most members reachable", "member", m.row.ID, "epoch", done.epoch.N, "weight", weight)
 	}
 	if err == nil && done.epoch.Has(m.row.ID) {
 		m.saw(done.epoch, done.since)

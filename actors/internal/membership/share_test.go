@@ -71,7 +71,7 @@ func TestShareOfReachedNodes(t *testing.T) {
 		a := w.peer("a", storagetest.Plan{Latency: latency}).join().run()
 		w.wantShares("the first", "A")
 		b := w.peer("b", storagetest.Plan{Latency: latency}).join()
-		w.wantShares("nobody has answered", "A b")
+		w.wantShares("before the first answers", "A b")
 		b.run()
 		time.Sleep(heartbeat)
 		w.wantShares("answered", "A B")
@@ -94,13 +94,13 @@ func TestShareOfUnreachedNodes(t *testing.T) {
 		want  string
 		warns string // Nodes that log that others do not answer.
 	}{
-		"the second":                 {[]string{"a", "b"}, apart("a", "b"), "A b", "b"},
-		"the fourth":                 {[]string{"a", "b", "c", "x"}, apart("abc", "x"), "A B C x", "x"},
-		"more than those with one":   {[]string{"a", "b", "x", "y", "z"}, apart("ab", "x", "y", "z"), "A B x y z", "x y z"},
-		"reached by one of two":      {[]string{"a", "b", "x"}, apart("ab", "bx"), "A B x", "x"},
-		"reached by two of three":    {[]string{"a", "b", "c", "x"}, apart("abc", "bcx"), "A B C X", ""},
-		"the first, by one of two":   {[]string{"x", "a", "b"}, apart("ab", "ax"), "A b X", "b"},
-		"the first, which nobody is": {[]string{"x", "a", "b"}, apart("ab", "x"), "A B x", "a b"},
+		"the second":               {[]string{"a", "b"}, apart("a", "b"), "A b", "b"},
+		"the fourth":               {[]string{"a", "b", "c", "x"}, apart("abc", "x"), "A B C x", "x"},
+		"more than those with one": {[]string{"a", "b", "x", "y", "z"}, apart("ab", "x", "y", "z"), "A B x y z", "x y z"},
+		"reached by one of two":    {[]string{"a", "b", "x"}, apart("ab", "bx"), "A B x", "x"},
+		"reached by two of three":  {[]string{"a", "b", "c", "x"}, apart("abc", "bcx"), "A B C X", ""},
+		"the first, by one of two": {[]string{"x", "a", "b"}, apart("ab", "ax"), "A b X", "b"},
+		"the first, by none":       {[]string{"x", "a", "b"}, apart("ab", "x"), "A B x", "a b"},
 	} {
 		networked(t, func(t *testing.T, w *world) {
 			w.net.breaks(tt.cut)
@@ -122,7 +122,7 @@ func TestShareOfUnreachedNodes(t *testing.T) {
 			}
 			time.Sleep(10 * heartbeat)
 			if now := w.newest(); now.N != e.N {
-				t.Errorf("%s: epoch %d follows %d, though nothing changes", name, now.N, e.N)
+				t.Errorf("%s: epoch %d follows %d, want no change", name, now.N, e.N)
 			}
 			for id, n := range nodes {
 				reads, wanted := 0, 0
@@ -150,7 +150,7 @@ func TestShareOverBreaks(t *testing.T) {
 		"two":                    {[]string{"a", "b"}, apart("a", "b"), "A B", false},
 		"two of three":           {[]string{"a", "b", "c"}, apart("ac", "bc"), "A B C", false},
 		"one of three":           {[]string{"a", "b", "c"}, apart("ab", "c"), "A B c", true},
-		"nobody reaches anybody": {[]string{"a", "b", "c", "d"}, apart("a", "b", "c", "d"), "A B C D", false},
+		"no links at all":        {[]string{"a", "b", "c", "d"}, apart("a", "b", "c", "d"), "A B C D", false},
 		"two halves":             {[]string{"a", "b", "c", "d"}, apart("ab", "cd"), "A B C D", false},
 		"a chain":                {[]string{"a", "b", "c", "d"}, apart("ab", "bc", "cd"), "A B C D", false},
 		"one that others reach":  {[]string{"a", "b", "c"}, func(from, _ string) bool { return from == "c" }, "A B C", false},
@@ -165,22 +165,22 @@ func TestShareOverBreaks(t *testing.T) {
 			before := w.newest().N
 			w.net.breaks(tt.cut)
 			time.Sleep(suspect / 2)
-			w.wantShares(name+", at first", all)
+			w.wantShares(name+", early", all)
 			time.Sleep(long)
-			w.wantShares(name+", for long", tt.during)
+			w.wantShares(name+", late", tt.during)
 			if after := w.newest().N; (after != before) != tt.changes {
-				t.Errorf("%s: epoch %d follows %d", name, after, before)
+				t.Errorf("%s: epoch changed from %[3]d to %[2]d", name, after, before)
 			}
 			for id, n := range nodes {
-				if gave := strings.Contains(n.logs.String(), "owns nothing until they do"); gave != strings.Contains(tt.during, id) {
-					t.Errorf("%s: %s says that it gave up its share: %v", name, id, gave)
+				if logged := strings.Contains(n.logs.String(), "gave up share"); logged != strings.Contains(tt.during, id) {
+					t.Errorf("%s: %s logged that it gave up its share: %v", name, id, logged)
 				}
 			}
 			w.net.breaks(nil)
 			time.Sleep(suspect / 2)
-			w.wantShares(name+", mended", tt.during)
+			w.wantShares(name+", after the repair", tt.during)
 			time.Sleep(long)
-			w.wantShares(name+", mended for long", all)
+			w.wantShares(name+", long after the repair", all)
 			w.wantViews(values(nodes), tt.start...)
 		})
 	}
@@ -199,7 +199,7 @@ func TestShareOverFlaps(t *testing.T) {
 			time.Sleep(heartbeat)
 		}
 		if after := w.newest().N; after != before {
-			t.Errorf("epoch %d follows %d", after, before)
+			t.Errorf("epoch changed from %[2]d to %[1]d, want no change", after, before)
 		}
 		w.net.breaks(apart("ab", "c"))
 		time.Sleep(long)
@@ -250,7 +250,7 @@ func TestShareWhenOwnersGo(t *testing.T) {
 			}
 			time.Sleep(suspect + 3*heartbeat)
 			if got := w.shares(); got != "B c" && got != "b C" {
-				t.Errorf("without a: %s, want one of the others to serve", got)
+				t.Errorf("shares without a: %s, want one of the others", got)
 			}
 		})
 	}
@@ -270,7 +270,7 @@ func TestShareAmongVersions(t *testing.T) {
 		}
 		time.Sleep(long)
 		if x := w.newest().Members[2]; x.Weight != 0 {
-			t.Error("a node that nobody reaches has taken its share")
+			t.Error("unreached node took its share")
 		}
 		w.oldVersion(func(row map[string]any) { row["draining"] = false })
 		w.net.breaks(nil)

@@ -12,10 +12,10 @@ const watchedBy = 3
 
 // entry is the plan of a joining node for the existing rows.
 type entry struct {
-	kept    []storage.Member // rows to share the bucket with, including the own one if present
-	older   []storage.Member // older incarnations at the same node address
-	judged  []storage.Member // replaced if they are silent
-	present bool             // the own row exists
+	kept     []storage.Member // rows to share the bucket with, including the own one if present
+	older    []storage.Member // older incarnations at the same node address
+	suspects []storage.Member // replaced if they are silent
+	present  bool             // the own row exists
 }
 
 // enter sorts the existing rows for a joining node. A node that serves alone shares with no other.
@@ -27,7 +27,7 @@ func enter(members []storage.Member, row storage.Member) entry {
 			e.present = true
 			e.kept = append(e.kept, m)
 		case m.Node == "" || row.Node == "":
-			e.judged = append(e.judged, m)
+			e.suspects = append(e.suspects, m)
 		case m.Node == row.Node:
 			e.older = append(e.older, m)
 		default:
@@ -38,12 +38,12 @@ func enter(members []storage.Member, row storage.Member) entry {
 }
 
 // gone returns the rows that the entry removes.
-func (e entry) gone() []storage.Member { return slices.Concat(e.older, e.judged) }
+func (e entry) gone() []storage.Member { return slices.Concat(e.older, e.suspects) }
 
 // with returns the rows after the entry, and whether they differ from those before.
 func (e entry) with(row storage.Member) ([]storage.Member, bool) {
 	if e.present {
-		return e.kept, len(e.older)+len(e.judged) > 0
+		return e.kept, len(e.older)+len(e.suspects) > 0
 	}
 	return append(slices.Clone(e.kept), row), true
 }

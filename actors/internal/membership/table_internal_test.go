@@ -20,7 +20,7 @@ func rows(spec string) []storage.Member {
 	return out
 }
 
-func words(members []storage.Member) string {
+func rowText(members []storage.Member) string {
 	var out []string
 	for _, m := range members {
 		word := m.ID
@@ -37,9 +37,9 @@ func words(members []storage.Member) string {
 
 func TestEnter(t *testing.T) {
 	for name, tt := range map[string]struct {
-		members, row         string
-		older, judged, after string
-		unchanged            bool
+		members, row           string
+		older, suspects, after string
+		unchanged              bool
 	}{
 		"empty":                        {row: "a@1", after: "a@1"},
 		"empty, alone":                 {row: "a", after: "a"},
@@ -47,15 +47,15 @@ func TestEnter(t *testing.T) {
 		"there already":                {members: "b@2 a@1", row: "a@1", after: "b@2 a@1", unchanged: true},
 		"older incarnation":            {members: "b@1 c@3", row: "a@1", older: "b@1", after: "c@3 a@1"},
 		"older incarnations":           {members: "a@1 b@1 d@1", row: "a@1", older: "b@1 d@1", after: "a@1"},
-		"one that serves alone":        {members: "b c@3", row: "a@1", judged: "b", after: "c@3 a@1"},
-		"alone beside others":          {members: "b c@3", row: "a", judged: "b c@3", after: "a"},
+		"one that serves alone":        {members: "b c@3", row: "a@1", suspects: "b", after: "c@3 a@1"},
+		"alone beside others":          {members: "b c@3", row: "a", suspects: "b c@3", after: "a"},
 		"alone, there already":         {members: "a", row: "a", after: "a", unchanged: true},
-		"alone, there, beside another": {members: "a b@2", row: "a", judged: "b@2", after: "a"},
+		"alone, present, with another": {members: "a b@2", row: "a", suspects: "b@2", after: "a"},
 	} {
 		e := enter(rows(tt.members), rows(tt.row)[0])
 		after, changed := e.with(rows(tt.row)[0])
-		if words(e.older) != tt.older || words(e.judged) != tt.judged || words(after) != tt.after || changed == tt.unchanged {
-			t.Errorf("%s: older %q, judged %q, after %q, changed %v", name, words(e.older), words(e.judged), words(after), changed)
+		if rowText(e.older) != tt.older || rowText(e.suspects) != tt.suspects || rowText(after) != tt.after || changed == tt.unchanged {
+			t.Errorf("%s: older %q, suspects %q, after %q, changed %v", name, rowText(e.older), rowText(e.suspects), rowText(after), changed)
 		}
 	}
 }
@@ -63,27 +63,27 @@ func TestEnter(t *testing.T) {
 func TestWithoutAndDrained(t *testing.T) {
 	before := rows("a b c")
 	rest, changed := without(before, "c", "a", "x")
-	if words(rest) != "b" || !changed {
-		t.Errorf("without: %q, %v", words(rest), changed)
+	if rowText(rest) != "b" || !changed {
+		t.Errorf("without: %q, %v", rowText(rest), changed)
 	}
-	if rest, changed = without(before, "x"); words(rest) != "a b c" || changed {
-		t.Errorf("without a stranger: %q, %v", words(rest), changed)
+	if rest, changed = without(before, "x"); rowText(rest) != "a b c" || changed {
+		t.Errorf("without an unknown member: %q, %v", rowText(rest), changed)
 	}
 	marked, changed, found := drained(before, "b", true)
-	if words(marked) != "a b! c" || !changed || !found {
-		t.Errorf("drained: %q, %v, %v", words(marked), changed, found)
+	if rowText(marked) != "a b! c" || !changed || !found {
+		t.Errorf("drained: %q, %v, %v", rowText(marked), changed, found)
 	}
-	if again, changed, found := drained(marked, "b", true); words(again) != "a b! c" || changed || !found {
-		t.Errorf("drained again: %q, %v, %v", words(again), changed, found)
+	if again, changed, found := drained(marked, "b", true); rowText(again) != "a b! c" || changed || !found {
+		t.Errorf("drained again: %q, %v, %v", rowText(again), changed, found)
 	}
-	if back, changed, _ := drained(marked, "b", false); words(back) != "a b c" || !changed {
-		t.Errorf("undone: %q, %v", words(back), changed)
+	if back, changed, _ := drained(marked, "b", false); rowText(back) != "a b c" || !changed {
+		t.Errorf("undone: %q, %v", rowText(back), changed)
 	}
 	if _, changed, found := drained(before, "x", true); changed || found {
-		t.Errorf("a stranger drained: %v, %v", changed, found)
+		t.Errorf("drained an unknown member: %v, %v", changed, found)
 	}
-	if words(before) != "a b c" {
-		t.Errorf("the rows were changed in place: %q", words(before))
+	if rowText(before) != "a b c" {
+		t.Errorf("the rows were changed in place: %q", rowText(before))
 	}
 }
 
@@ -100,11 +100,11 @@ func TestSuccessors(t *testing.T) {
 		{"", "a", ""},
 	} {
 		members := rows(tt.members)
-		if got := words(successors(members, tt.of, 3)); got != tt.want {
+		if got := rowText(successors(members, tt.of, 3)); got != tt.want {
 			t.Errorf("after %s of %q: got %q, want %q", tt.of, tt.members, got, tt.want)
 		}
-		if words(members) != tt.members {
-			t.Errorf("the rows were changed in place: %q", words(members))
+		if rowText(members) != tt.members {
+			t.Errorf("the rows were changed in place: %q", rowText(members))
 		}
 	}
 }
@@ -121,44 +121,44 @@ func TestEveryoneIsWatched(t *testing.T) {
 		}
 		for _, m := range all[:n+1] {
 			if seen[m.ID] != min(n, watchedBy) {
-				t.Errorf("of %d members %d watch %s", n+1, seen[m.ID], m.ID)
+				t.Errorf("of %d members, %d watch %s", n+1, seen[m.ID], m.ID)
 			}
 		}
 	}
 }
 
 func TestRing(t *testing.T) {
-	failed := sight{err: errors.New("no answer")}
-	at := func(marks ...mark) []sight {
-		var s []sight
+	failed := observation{err: errors.New("no answer")}
+	at := func(marks ...mark) []observation {
+		var s []observation
 		for _, m := range marks {
-			s = append(s, sight{mark: m})
+			s = append(s, observation{mark: m})
 		}
 		return s
 	}
 	type step struct {
-		ids    string
-		sights []sight
-		missed int64
-		gone   string
+		ids          string
+		observations []observation
+		missed       int64
+		gone         string
 	}
 	for name, steps := range map[string][]step{
-		"one dies":                 {{"b c", at(1, 1), 0, ""}, {"b c", at(1, 2), 0, ""}, {"b c", at(1, 3), 0, "b"}, {"b c", at(1, 4), 0, "b"}},
-		"two die":                  {{"b c", at(1, 1), 0, ""}, {"b c", at(1, 1), 0, ""}, {"b c", at(1, 1), 0, "b c"}},
-		"life begins anew":         {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(2), 0, ""}, {"b", at(2), 0, ""}, {"b", at(2), 0, "b"}},
-		"revived after a verdict":  {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, "b"}, {"b", at(2), 0, ""}, {"b", at(2), 0, ""}},
-		"a look fails":             {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", []sight{failed}, 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, "b"}},
-		"a look at another fails":  {{"b c", at(1, 1), 0, ""}, {"b c", []sight{{mark: 1}, failed}, 0, ""}, {"b c", at(1, 1), 0, "b"}},
-		"own heartbeat missed":     {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 1, ""}, {"b", at(1), 1, ""}, {"b", at(1), 1, "b"}},
-		"no longer watched":        {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"c", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, "b"}},
-		"another place in the row": {{"b c", at(1, 5), 0, ""}, {"b c", at(1, 6), 0, ""}, {"c b", at(7, 1), 0, "b"}},
-		"nobody to watch":          {{"", nil, 0, ""}},
+		"one crashes":                         {{"b c", at(1, 1), 0, ""}, {"b c", at(1, 2), 0, ""}, {"b c", at(1, 3), 0, "b"}, {"b c", at(1, 4), 0, "b"}},
+		"two crash":                           {{"b c", at(1, 1), 0, ""}, {"b c", at(1, 1), 0, ""}, {"b c", at(1, 1), 0, "b c"}},
+		"heartbeat changes":                   {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(2), 0, ""}, {"b", at(2), 0, ""}, {"b", at(2), 0, "b"}},
+		"heartbeat changes after the verdict": {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, "b"}, {"b", at(2), 0, ""}, {"b", at(2), 0, ""}},
+		"a check fails":                       {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", []observation{failed}, 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, "b"}},
+		"a check of another fails":            {{"b c", at(1, 1), 0, ""}, {"b c", []observation{{mark: 1}, failed}, 0, ""}, {"b c", at(1, 1), 0, "b"}},
+		"own heartbeat missed":                {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 1, ""}, {"b", at(1), 1, ""}, {"b", at(1), 1, "b"}},
+		"no longer watched":                   {{"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"c", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, ""}, {"b", at(1), 0, "b"}},
+		"another place in the row":            {{"b c", at(1, 5), 0, ""}, {"b c", at(1, 6), 0, ""}, {"c b", at(7, 1), 0, "b"}},
+		"none to watch":                       {{"", nil, 0, ""}},
 	} {
 		var r ring
 		for i, s := range steps {
-			got := strings.Join(r.look(strings.Fields(s.ids), s.sights, s.missed, 2), " ")
+			got := strings.Join(r.observe(strings.Fields(s.ids), s.observations, s.missed, 2), " ")
 			if diff := cmp.Diff(s.gone, got); diff != "" {
-				t.Errorf("%s, look %d (-want +got):\n%s", name, i+1, diff)
+				t.Errorf("%s, check %d (-want +got):\n%s", name, i+1, diff)
 			}
 		}
 	}
@@ -166,14 +166,14 @@ func TestRing(t *testing.T) {
 
 func TestRingStill(t *testing.T) {
 	var r ring
-	r.look([]string{"b"}, []sight{{mark: 3}}, 0, 2)
+	r.observe([]string{"b"}, []observation{{mark: 3}}, 0, 2)
 	for name, tt := range map[string]struct {
 		id   string
-		s    sight
+		s    observation
 		want bool
 	}{
-		"the same": {"b", sight{mark: 3}, true}, "removed": {"b", sight{mark: absent}, true},
-		"another": {"b", sight{mark: 4}, false}, "no answer": {"b", sight{err: errors.New("x")}, false}, "a stranger": {"c", sight{mark: 3}, false},
+		"the same": {"b", observation{mark: 3}, true}, "removed": {"b", observation{mark: absent}, true},
+		"another": {"b", observation{mark: 4}, false}, "no answer": {"b", observation{err: errors.New("x")}, false}, "an unknown member": {"c", observation{mark: 3}, false},
 	} {
 		if got := r.still(tt.id, tt.s); got != tt.want {
 			t.Errorf("%s: %v", name, got)

@@ -21,16 +21,16 @@ const (
 // watch decides about one node by its heartbeat. It uses no clock: checks are evenly spaced, so that
 // their number is the time, and a pause of the whole process counts as one.
 type watch struct {
-	looked bool
-	last   mark
-	quiet  int // unchanged checks after the first
+	observed bool
+	last     mark
+	quiet    int // unchanged checks after the first
 }
 
 // observe adds the next mark. A node is dead after enough unchanged checks; a change restarts the
 // count. A heartbeat that disappears is no change, because a leaving node removes it.
-func (w *watch) look(m mark, enough int) verdict {
-	if !w.looked {
-		w.looked, w.last = true, m
+func (w *watch) observe(m mark, enough int) verdict {
+	if !w.observed {
+		w.observed, w.last = true, m
 		return undecided
 	}
 	if m != w.last && m != absent {
@@ -47,10 +47,10 @@ func (w *watch) look(m mark, enough int) verdict {
 
 // combine adds the next check of all members. The result is alive, with the index, if one of them is
 // alive, and dead if all are.
-func judge(watches []watch, marks []mark, enough int) (verdict, int) {
+func combine(watches []watch, marks []mark, enough int) (verdict, int) {
 	all := dead
 	for i := range watches {
-		switch watches[i].look(marks[i], enough) {
+		switch watches[i].observe(marks[i], enough) {
 		case alive:
 			return alive, i
 		case undecided:
@@ -61,7 +61,7 @@ func judge(watches []watch, marks []mark, enough int) (verdict, int) {
 }
 
 // observation is the result of one check: a mark, or an error.
-type sight struct {
+type observation struct {
 	mark mark
 	beat storage.Heartbeat // zero if unreadable
 	err  error
@@ -75,14 +75,14 @@ type ring struct {
 
 // observe adds one check of exactly these members and returns the dead ones. missed counts the own
 // heartbeats that were not stored; an increase discards all previous observations.
-func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []string {
+func (r *ring) observe(ids []string, observations []observation, missed int64, enough int) []string {
 	if missed != r.missed {
 		r.watches, r.missed = nil, missed
 	}
 	next := make(map[string]*watch, len(ids))
 	var gone []string
 	for i, id := range ids {
-		if sights[i].err != nil {
+		if observations[i].err != nil {
 			continue // restarts with the next check
 		}
 		w := r.watches[id]
@@ -90,7 +90,7 @@ func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []st
 			w = &watch{}
 		}
 		next[id] = w
-		if w.look(sights[i].mark, enough) == dead {
+		if w.observe(observations[i].mark, enough) == dead {
 			gone = append(gone, id)
 		}
 	}
@@ -99,7 +99,7 @@ func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []st
 }
 
 // still reports whether a dead member is unchanged since the last check.
-func (r *ring) still(id string, s sight) bool {
+func (r *ring) still(id string, s observation) bool {
 	w := r.watches[id]
 	return w != nil && s.err == nil && (s.mark == w.last || s.mark == absent)
 }

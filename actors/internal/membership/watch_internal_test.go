@@ -28,36 +28,36 @@ func TestWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var w watch
 			for i, m := range tt.marks {
-				got := w.look(m, enough)
+				got := w.observe(m, enough)
 				if last := i == len(tt.marks)-1; last && (got != tt.want || i+1 != tt.after) || !last && got != undecided {
-					t.Errorf("look %d: %v, want %v after %d", i+1, got, tt.want, tt.after)
+					t.Errorf("check %d: %v, want %v after %d", i+1, got, tt.want, tt.after)
 				}
 			}
 		})
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestCombine(t *testing.T) {
 	for name, tt := range map[string]struct {
-		looks [][]mark
-		want  verdict
-		who   int
+		checks [][]mark
+		want   verdict
+		index  int
 	}{
-		"all silent":               {[][]mark{{1, 2}, {1, 2}, {1, 2}}, dead, 0},
-		"one lives":                {[][]mark{{1, 2}, {1, 3}}, alive, 1},
-		"one lives, one is silent": {[][]mark{{1, 2}, {1, 2}, {1, 3}}, alive, 1},
-		"one appears late":         {[][]mark{{1, absent}, {1, 1}}, alive, 1},
-		"too early":                {[][]mark{{1, 2}, {1, 2}}, undecided, 0},
+		"all silent":            {[][]mark{{1, 2}, {1, 2}, {1, 2}}, dead, 0},
+		"one alive":             {[][]mark{{1, 2}, {1, 3}}, alive, 1},
+		"one alive, one silent": {[][]mark{{1, 2}, {1, 2}, {1, 3}}, alive, 1},
+		"one appears late":      {[][]mark{{1, absent}, {1, 1}}, alive, 1},
+		"too early":             {[][]mark{{1, 2}, {1, 2}}, undecided, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			watches := make([]watch, 2)
 			var got verdict
-			var who int
-			for _, marks := range tt.looks {
-				got, who = judge(watches, marks, 2)
+			var index int
+			for _, marks := range tt.checks {
+				got, index = combine(watches, marks, 2)
 			}
-			if got != tt.want || who != tt.who {
-				t.Errorf("got %v of %d, want %v of %d", got, who, tt.want, tt.who)
+			if got != tt.want || index != tt.index {
+				t.Errorf("got %v of %d, want %v of %d", got, index, tt.want, tt.index)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // readsAtOnce bounds the concurrent reads of heartbeats.
-const looksAtOnce = 32
+const readsAtOnce = 32
 
 // heart is the state of a node's heartbeats. One is sent at a time, so that they are stored in order.
 // The holder of turn owns the other fields.
@@ -34,13 +34,13 @@ func (m *Membership) beat(ctx context.Context) error {
 	m.heart.count++
 	m.heart.sent = time.Now()
 	active, busy := m.opts.Load()
-	limited, cancel := context.WithTimeout(ctx, m.opts.patience())
+	limited, cancel := context.WithTimeout(ctx, m.opts.requestTimeout())
 	defer cancel()
 	err := storage.PutHeartbeat(limited, m.bucket, storage.Heartbeat{
 		Member: m.row.ID, Count: m.heart.count, At: conversation.TimeOf(m.heart.sent),
 		Active: max(active, 0), Busy: max(busy, 0), Reach: m.reach(),
 	})
-	m.beaten(m.heart.sent, err, ctx.Err() != nil)
+	m.heartbeatSent(m.heart.sent, err, ctx.Err() != nil)
 	return err
 }
 
@@ -110,29 +110,29 @@ func (m *Membership) beatUntilStored(ctx context.Context) (late bool, err error)
 // readHeartbeats reads the heartbeats of members. An unreadable heartbeat is an ordinary mark:
 // heartbeats are hints, and a corrupt one must neither prevent a start nor keep its node among the
 // members.
-func look(ctx context.Context, b storage.Bucket, ids []string) []sight {
-	sights := make([]sight, len(ids))
+func readHeartbeats(ctx context.Context, b storage.Bucket, ids []string) []observation {
+	observations := make([]observation, len(ids))
 	var g errgroup.Group
-	g.SetLimit(looksAtOnce)
+	g.SetLimit(readsAtOnce)
 	for i, id := range ids {
 		g.Go(func() error {
 			h, err := storage.ReadHeartbeat(ctx, b, id)
 			var corrupt *storage.CorruptError
 			switch {
 			case err == nil:
-				sights[i] = sight{mark: mark(h.Count), beat: h}
+				observations[i] = observation{mark: mark(h.Count), beat: h}
 			case errors.Is(err, storage.ErrNotFound):
-				sights[i].mark = absent
+				observations[i].mark = absent
 			case errors.As(err, &corrupt):
-				sights[i].mark = unreadable
+				observations[i].mark = unreadable
 			default:
-				sights[i].err = err
+				observations[i].err = err
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // each observation has its own error
-	return sights
+	return observations
 }
 
 func idsOf(members []storage.Member) []string {
