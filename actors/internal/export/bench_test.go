@@ -19,7 +19,7 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 }
 
-// BenchmarkEmitDeadSink emits live events while no sink takes any.
+// BenchmarkEmitDeadSink emits live events to a failing sink.
 func BenchmarkEmitDeadSink(b *testing.B) {
 	bucket := memory(b)
 	dead := newSink(b, "dead")
@@ -46,7 +46,7 @@ func BenchmarkEmitDeadSink(b *testing.B) {
 	}
 }
 
-// BenchmarkOfferDeadSink offers batches of two events while no sink takes any.
+// BenchmarkOfferDeadSink offers batches of two events with a failing sink.
 func BenchmarkOfferDeadSink(b *testing.B) {
 	bucket := memory(b)
 	dead := newSink(b, "dead")

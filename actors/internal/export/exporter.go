@@ -13,10 +13,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// finalTimeout bounds each of the last attempts: to ship, and to write the journals.
+// finalTimeout bounds each of the last attempts: shipping, and writing the journals.
 const finalTimeout = 10 * time.Second
 
-// Exporter ships the events of a node. Its guarantees are those of the package.
+// Exporter ships the events of a node. The package comment has its guarantees.
 type Exporter struct {
 	logs    *storage.Logs
 	bucket  storage.Bucket
@@ -24,34 +24,34 @@ type Exporter struct {
 	log     *slog.Logger
 	outlets []*outlet
 
-	moved    chan struct{} // answers of MayLeave may have changed
+	moved    chan struct{} // results of MayLeave may have changed
 	fill     chan struct{} // a group may be due
-	readable chan struct{} // a log is to be read
+	readable chan struct{} // a log must be read
 	dirty    chan struct{} // a journal will be due
-	answered chan struct{} // entries that were adopted may be safe
-	soon     chan struct{} // somebody asks for a sweep
+	answered chan struct{} // adopted entries may be safe
+	soon     chan struct{} // a sweep is requested
 
 	mu     sync.Mutex
 	ended  bool
 	trails map[conversation.Key]*trail
-	fifo   []*item // waiting for a group, or in the one under way
+	fifo   []*item // waiting for a group, or in the current one
 	rows   int     // events in fifo
-	bytes  int     // their memory
+	bytes  int     // size of fifo
 	room   chan struct{}
-	toRead []*trail  // in the order they came
-	later  []delayed // read again when their time has come, soonest first
-	behind list.List // of *trail: not all their batches are in memory, who fell behind first at the front
+	toRead []*trail  // in order of arrival
+	later  []delayed // to be read again, soonest first
+	behind list.List // of *trail: not all batches are in memory, oldest first
 	shards [storage.ExportShards]shard
 	counts counts
 
-	group     *group                   // under way; of the goroutine that ships
-	spare     []observability.Event    // for the next group; of that goroutine too
-	writers   []*storage.JournalWriter // of the goroutines that write journals
-	adoptions []adoption               // of the goroutine that sweeps
+	group     *group                   // current group; owned by shipLoop
+	spare     []observability.Event    // slice for the next group; owned by shipLoop
+	writers   []*storage.JournalWriter // owned by the goroutines that write journals
+	adoptions []adoption               // owned by sweepLoop
 	unreadRef map[string]bool
 }
 
-// New returns an exporter of the logs of a bucket. Nothing happens until Run.
+// New returns an exporter of the logs of a bucket. It does nothing until Run.
 func New(logs *storage.Logs, bucket storage.Bucket, opts *Options) (*Exporter, error) {
 	o, err := opts.complete()
 	if err != nil {
@@ -75,9 +75,8 @@ func New(logs *storage.Logs, bucket storage.Bucket, opts *Options) (*Exporter, e
 	return x, nil
 }
 
-// Open says that an activation has read a log up to tail, and that its checkpoint says
-// that the batches up to exported are exported, -1 if none are. The source is the one
-// that holds at the tail, zero if the conversation does not exist yet.
+// Open reports that an activation has read a log up to tail, and that its checkpoint has the cursor
+// exported, or -1. src is the source at the tail, zero if the conversation does not exist yet.
 func (x *Exporter) Open(key conversation.Key, src observability.Source, exported, tail int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -94,10 +93,10 @@ func (x *Exporter) Open(key conversation.Key, src observability.Source, exported
 	x.enqueue(t)
 }
 
-// Offer says that a batch landed. The source is the one that holds before it or after it.
-// Batches of a conversation come in order; what is missing between them is read from the
-// log, as is what memory has no room for. Made returns what Options.Project does of the
-// batch, for who has use for it, too; nil leaves that to the exporter.
+// Offer reports a landed batch. src is the source before or after it. Batches of a conversation are
+// offered in order. Missing batches, and batches without room in memory, are read from the log. made
+// returns the result of Options.Project for the batch, if the caller uses it as well; nil makes the
+// exporter call it.
 func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conversation.Batch, made func() []observability.Event) {
 	seq := int64(b.Offset)
 	src.Key = key
@@ -114,20 +113,19 @@ func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conve
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t = x.trail(key)
-	if err != nil || t.taken+1 != seq { // a reader is told of a panic, was faster, or it was given up meanwhile
+	if err != nil || t.taken+1 != seq { // a panic, which the reader reports; or a reader took the batch; or the log was skipped
 		x.pass(t, src, seq)
 		return
 	}
 	x.take(t, seq, p)
 }
 
-// takes reports whether there is room for a batch that is offered, and nothing missing
-// before it.
+// takes reports whether there is room for an offered batch, and no batch is missing before it.
 func (x *Exporter) takes(t *trail, seq int64) bool {
 	return seq == t.taken+1 && x.bytes < x.opts.MemoryBytes/4*3 && x.opts.Memory.Full() == nil && !x.ended
 }
 
-// pass leaves a batch to be read from the log.
+// pass leaves a batch to the reader of the log.
 func (x *Exporter) pass(t *trail, src observability.Source, seq int64) {
 	if seq <= t.taken {
 		return
@@ -140,8 +138,8 @@ func (x *Exporter) pass(t *trail, src observability.Source, seq int64) {
 	x.enqueue(t)
 }
 
-// Closed says that the activation of a conversation has ended. Batches of it that are
-// known stay to be exported; [Exporter.Cursor] may know nothing of it any more.
+// Closed reports the end of a conversation's activation. Its known batches are still exported. After
+// that [Exporter.Cursor] may not know the conversation any more.
 func (x *Exporter) Closed(key conversation.Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,8 +149,8 @@ func (x *Exporter) Closed(key conversation.Key) {
 	}
 }
 
-// Cursor returns the last batch of a conversation whose events all sinks have stored, -1
-// if none, for its checkpoint. It is not ok for one that is neither open nor behind.
+// Cursor returns the last batch of a conversation whose events all sinks have stored, or -1, for its
+// checkpoint. ok is false for a conversation that is neither open nor behind.
 func (x *Exporter) Cursor(key conversation.Key) (seq int64, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,10 +161,10 @@ func (x *Exporter) Cursor(key conversation.Key) (seq int64, ok bool) {
 	return t.exported, true
 }
 
-// MayLeave reports whether a conversation may leave the pending-work journal for the sake of its
-// events: all that are known here are exported, or it stands in an export journal that
-// landed after the last of them was known, and will in all later ones. If not, it will be
-// listed unless it is exported before, and [Exporter.Moved] tells when to ask again.
+// MayLeave reports whether a conversation's events allow it to leave the pending-work journal: all
+// known ones are exported, or it is in an export journal that landed after the last of them was known,
+// and in all later ones. Otherwise it will be listed unless it is exported before; [Exporter.Moved]
+// signals when to ask again.
 func (x *Exporter) MayLeave(key conversation.Key) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -179,25 +177,24 @@ func (x *Exporter) MayLeave(key conversation.Key) bool {
 	return false
 }
 
-// Moved yields after answers of MayLeave may have changed. It is for one receiver.
+// Moved receives a signal after results of MayLeave may have changed. It is for one receiver.
 func (x *Exporter) Moved() <-chan struct{} { return x.moved }
 
-// Emit gives live events to every sink, as best effort: what has no room is dropped and
-// counted.
+// Emit sends live events to every sink, best effort: events beyond the bound are dropped and counted.
 func (x *Exporter) Emit(events ...observability.Event) {
 	for _, o := range x.outlets {
 		o.live.Put(events...)
 	}
 }
 
-// SweepSoon asks for a sweep soon, as when the members have changed.
+// SweepSoon requests a sweep, for example when the members have changed.
 func (x *Exporter) SweepSoon() { nudge(x.soon) }
 
-// Run ships, reads, journals and sweeps until ctx ends. Then it tries once more to ship
-// what waits, writes the journals a last time and returns nil, within three times 10 s.
-// It runs once. MayLeave answers afterwards too.
+// Run ships, reads, writes journals and sweeps until ctx ends. Then it tries once more to ship waiting
+// events, writes the journals a last time and returns nil, within three times 10 s. It runs once.
+// MayLeave works afterwards, too.
 func (x *Exporter) Run(ctx context.Context) error {
-	// A sink that was given events when ctx ends may still take them.
+	// Writes of live events that began before the end of ctx may finish.
 	var live sync.WaitGroup
 	for _, o := range x.outlets {
 		live.Go(func() { _ = o.live.Run(ctx) }) // It returns nil.
@@ -226,15 +223,15 @@ func (x *Exporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// nudge wakes the receiver of a channel with room for one.
+// signal sends on a channel with capacity 1, unless a signal is pending.
 func nudge(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is awake already
+	default: // a signal is pending
 	}
 }
 
-// pause waits and reports whether the context still holds.
+// pause sleeps for d and reports whether ctx is still valid.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -32,8 +32,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestOfferedIsShipped: a cursor follows what the sink has, over batches without events,
-// and a healthy sink costs no journal.
+// TestOfferedIsShipped: the cursor follows the sink, also over batches without events, and a healthy
+// sink causes no journal write.
 func TestOfferedIsShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, memory(t), export.Options{}, newSink(t, "a"))
@@ -87,18 +87,18 @@ func offer(r *rig, l *logbook, n int) {
 	}
 }
 
-// TestWhatIsExportedInTimeIsNeverListed, however much comes all the time: the journals are
-// for what waits.
+// TestExportedInTimeIsNeverListed: conversations exported within JournalEvery are never listed, under
+// any load.
 func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		a.fate = func() (error, bool) { // Others come meanwhile.
+		a.fate = func() (error, bool) { // others arrive concurrently
 			time.Sleep(300 * time.Millisecond)
 			return nil, false
 		}
 		r := newRig(t, memory(t), export.Options{}, a)
 		var books []*logbook
-		for i := range 1000 { // So that no shard is ever without.
+		for i := range 1000 { // so that no shard is ever empty
 			l := newLogbook(t, r.logs, fmt.Sprint("x", i))
 			books = append(books, l)
 			r.Open(l.key, observability.Source{}, -1, -1)
@@ -124,7 +124,7 @@ func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 	})
 }
 
-// TestOldestIsListedInTime, whatever else comes to its shard.
+// TestOldestIsListedInTime, regardless of other conversations in its shard.
 func TestOldestIsListedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -150,7 +150,7 @@ func TestOldestIsListedInTime(t *testing.T) {
 	})
 }
 
-// TestLiveEventsLeaveTogether: those of a second are one group.
+// TestLiveEventsLeaveTogether: the live events of a second are one group.
 func TestLiveEventsLeaveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -168,7 +168,7 @@ func TestLiveEventsLeaveTogether(t *testing.T) {
 	})
 }
 
-// TestGroups: a group leaves when it has enough rows, or bytes, or has waited.
+// TestGroups: a group is shipped at the limit of rows, bytes or time.
 func TestGroups(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts export.Options
@@ -201,7 +201,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestOneSinkAway: the others are not asked again, and nothing moves without it.
+// TestOneSinkAway: the other sinks are not called again, and no cursor moves without it.
 func TestOneSinkAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
@@ -235,8 +235,8 @@ func TestOneSinkAway(t *testing.T) {
 	})
 }
 
-// TestAwayListsWhoWantsToLeave: with a dead sink a conversation stands in the journal
-// before it leaves, others do not, and it is out of it once it is exported.
+// TestLeavingConversationsAreListed: with a failing sink a conversation is listed before it may leave,
+// others are not, and it is unlisted once it is exported.
 func TestAwayListsWhoWantsToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -287,8 +287,8 @@ func TestAwayListsWhoWantsToLeave(t *testing.T) {
 	})
 }
 
-// TestEndListsAll: what could not be shipped at the end stands in the journals, whether
-// or not anybody asked, and MayLeave says so.
+// TestEndListsAll: conversations that are not exported at the end are listed, and MayLeave is true for
+// them.
 func TestEndListsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -320,7 +320,7 @@ func TestEndListsAll(t *testing.T) {
 	})
 }
 
-// TestEndShips: what waits at the end is shipped, without the wait for more.
+// TestEndShips: waiting events are shipped at the end without waiting for more.
 func TestEndShips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -338,7 +338,7 @@ func TestEndShips(t *testing.T) {
 	})
 }
 
-// TestEndRepeatsNothing to a sink that has it.
+// TestEndRepeatsNothing: a sink that has the group does not get it again.
 func TestEndRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
@@ -355,7 +355,7 @@ func TestEndRepeatsNothing(t *testing.T) {
 	})
 }
 
-// TestHangingSink: a sink that answers nothing holds up neither Offer nor the end.
+// TestHangingSink: a hanging sink delays neither Offer nor the end.
 func TestHangingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -377,7 +377,7 @@ func TestHangingSink(t *testing.T) {
 	})
 }
 
-// TestPanicOfASink is a failure like any other, and so is the end of its goroutine.
+// TestPanicOfASink: a panic, or runtime.Goexit, of a sink is an ordinary failure.
 func TestPanicOfASink(t *testing.T) {
 	for want, fails := range map[string]func(){
 		"broken": func() { panic("broken") }, "ended its goroutine": runtime.Goexit,
@@ -406,8 +406,8 @@ func TestPanicOfASink(t *testing.T) {
 	}
 }
 
-// TestRejected: events that a destination refuses permanently hold up nothing, and are counted by
-// reason. A refusal that may end is a failure, and counted by reason as well.
+// TestRejected: permanently refused events delay nothing and are counted by reason. A temporary
+// refusal is a failure, and counted by reason as well.
 func TestRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -444,8 +444,8 @@ func live(n int) observability.Event {
 	}
 }
 
-// TestLiveIsAccounted: emitted = stored + dropped, over full queues, failed writes and
-// the end; and a dead sink takes nothing from the other.
+// TestLiveIsAccounted: emitted = stored + dropped, over full queues, failed writes and the end. A
+// failing sink does not affect the other.
 func TestLiveIsAccounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
@@ -481,9 +481,9 @@ func TestLiveIsAccounted(t *testing.T) {
 	})
 }
 
-// TestForgottenOnlyWhenShipped: what waits here for a sink may have been shipped by another
-// node, as a checkpoint says then. That it ships here too must not hide what the
-// conversation owes since it was opened again.
+// TestForgottenOnlyWhenShipped: events waiting here may have been shipped by another node, as a
+// checkpoint then shows. Shipping them here too must not hide events since the conversation was
+// reopened.
 func TestForgottenOnlyWhenShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -491,7 +491,7 @@ func TestForgottenOnlyWhenShipped(t *testing.T) {
 		r := newRig(t, memory(t), export.Options{FlushRows: 1, JournalEvery: time.Hour}, a)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
-		offer(r, l, 2) // each a group
+		offer(r, l, 2) // one group each
 		r.Closed(l.key)
 		r.Open(l.key, l.src, 1, 1)
 		r.Closed(l.key)

@@ -26,7 +26,7 @@ func memory(tb testing.TB) *local.Store {
 	return waiting.ToClose(tb, local.NewMemory())
 }
 
-// logbook is one conversation and who writes it.
+// logbook is one conversation with its writer.
 type logbook struct {
 	tb     testing.TB
 	key    conversation.Key
@@ -35,7 +35,7 @@ type logbook struct {
 	writer *storage.Writer
 	nonces int
 	tail   storage.Position
-	src    observability.Source // that holds before the next batch
+	src    observability.Source // source before the next batch
 }
 
 func newLogbook(tb testing.TB, logs *storage.Logs, id string) *logbook {
@@ -46,14 +46,13 @@ func newLogbook(tb testing.TB, logs *storage.Logs, id string) *logbook {
 	return l
 }
 
-// takeOver begins a new writer.
+// takeOver starts a new writer.
 func (l *logbook) takeOver() {
 	l.nonces++
 	l.writer = l.logs.Writer(l.key, storage.Nonce(fmt.Sprintf("n%d", l.nonces)), l.tail, int64(l.nonces))
 }
 
-// append stores a batch. The first creates the conversation; of the others every third
-// has no events.
+// append stores a batch. The first creates the conversation; every third of the others has no events.
 func (l *logbook) append() (observability.Source, conversation.Batch) {
 	l.tb.Helper()
 	seq := l.tail.Seq + 1
@@ -89,7 +88,7 @@ func (l *logbook) store(records []conversation.Record) (observability.Source, co
 	return src, b
 }
 
-// events returns what the log of the conversation projects to, by id.
+// events returns the projection of the conversation's log, by id.
 func (l *logbook) events() map[string]string {
 	l.tb.Helper()
 	out := map[string]string{}
@@ -119,24 +118,24 @@ func encoded(tb testing.TB, e observability.Event) string {
 	return string(line)
 }
 
-// sink keeps what it is given, as ClickHouse would: once by id.
+// sink stores events once by id, like ClickHouse.
 type sink struct {
 	tb   testing.TB
 	name string
-	// fate decides what becomes of the next write: an error before or, with half of the
-	// events stored, in the middle of it. nil stores all.
+	// outcome decides the next write: an error before it, or in the middle with half of the events
+	// stored. nil stores all.
 	fate func() (err error, half bool)
 
 	mu     bubbleLock
 	busy   bool
 	stored map[string]string
-	order  []string // ids of what came, in order, repetitions included
-	writes []int    // events of each write that succeeded
+	order  []string // ids received, in order, with repetitions
+	writes []int    // number of events of each successful write
 	calls  int
-	hang   bool // until the context of a write ends
+	hang   bool // writes hang until their context ends
 }
 
-// bubbleLock is a mutex that a bubble's time passes for who waits: a fate may sleep.
+// bubbleLock is a mutex whose waiters let bubble time pass, because an outcome may sleep.
 type bubbleLock chan struct{}
 
 func (l bubbleLock) Lock()   { l <- struct{}{} }
@@ -254,7 +253,7 @@ func newRig(t *testing.T, b storage.Bucket, opts export.Options, sinks ...*sink)
 	return r
 }
 
-// journals returns what the newest export journals list.
+// journals returns the entries of the newest export journals.
 func journals(tb testing.TB, b storage.Bucket) map[string]map[conversation.Key]int64 {
 	tb.Helper()
 	out := map[string]map[conversation.Key]int64{}

@@ -11,32 +11,31 @@ import (
 )
 
 const (
-	// journalTimeout bounds the writing of one journal, deleteTimeout the deletion of
-	// those that it replaces.
+	// journalTimeout bounds the write of one journal, deleteTimeout the deletion of the replaced ones.
 	journalTimeout = 30 * time.Second
 	deleteTimeout  = 5 * time.Second
-	// journalWriters is how many journals are written at once.
+	// journalWriters is the number of concurrent journal writes.
 	journalWriters = 4
 )
 
-// shard is one part of this node's export journal. All fields are guarded by
-// Exporter.mu, and only one goroutine writes a shard at a time.
+// shard is one part of this node's export journal. All fields are guarded by Exporter.mu. Only one
+// goroutine writes a shard at a time.
 type shard struct {
 	series.Series
 	number int
 	set    map[conversation.Key]*trail
-	fresh  int       // of set, that await a journal
-	gone   int       // that were in the newest composed journal and are not in set any more
-	since  time.Time // when it first differed from what was written last, or later
-	put    time.Time // when the newest was begun
+	fresh  int       // entries of set that await a journal
+	gone   int       // entries of the newest composed journal that left set
+	since  time.Time // when it first differed from the last write, or later
+	put    time.Time // start of the newest write
 }
 
 func (s *shard) differs() bool { return s.fresh > 0 || s.gone > 0 || s.Behind }
 
 func (x *Exporter) shardOf(t *trail) *shard { return &x.shards[storage.ExportShard(t.key)] }
 
-// stands reports whether a landed journal covers all known batches of a conversation, and
-// all later ones will until it is exported. The caller holds mu, as for all below.
+// covered reports whether a landed journal covers all known batches of a conversation, and all later
+// ones will until it is exported. The caller holds mu, as for all functions below.
 func (x *Exporter) stands(t *trail) bool {
 	covered := t.covered
 	if x.shardOf(t).Landed >= t.n {
@@ -45,8 +44,7 @@ func (x *Exporter) stands(t *trail) bool {
 	return t.listed && covered >= t.tail
 }
 
-// list puts a conversation into the set, and has it written unless a journal that covers
-// all of it is composed.
+// list adds a conversation to the set, and schedules a write unless a composed journal covers it.
 func (x *Exporter) list(t *trail) {
 	s := x.shardOf(t)
 	if !t.listed {
@@ -60,14 +58,14 @@ func (x *Exporter) list(t *trail) {
 	}
 }
 
-// relist is list for what a landed journal may list in vain, because somebody has taken
-// it over.
+// relist is list for a conversation whose landed journals do not count, because another node has taken
+// them over.
 func (x *Exporter) relist(t *trail) {
 	t.noted, t.covered = nothing, nothing
 	x.list(t)
 }
 
-// unlist takes a conversation out of the set.
+// unlist removes a conversation from the set.
 func (x *Exporter) unlist(t *trail) {
 	if !t.listed {
 		return
@@ -84,7 +82,7 @@ func (x *Exporter) unlist(t *trail) {
 	x.touch(s)
 }
 
-// touch notes since when a shard differs from its journal.
+// touch updates the time since which a shard differs from its journal.
 func (x *Exporter) touch(s *shard) {
 	switch {
 	case !s.differs():
@@ -95,7 +93,7 @@ func (x *Exporter) touch(s *shard) {
 	}
 }
 
-// journalLoop writes the journals that are due until ctx ends.
+// journalLoop writes due journals until ctx ends.
 func (x *Exporter) journalLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		due, wait := x.dueShards(false)
@@ -107,8 +105,7 @@ func (x *Exporter) journalLoop(ctx context.Context) {
 	}
 }
 
-// dueShards returns the shards to be written, or after how long to ask again; 0 is when
-// one changes.
+// dueShards returns the shards to write, or the time until one is due; 0 waits for a change.
 func (x *Exporter) dueShards(all bool) (due []*shard, wait time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -132,8 +129,8 @@ func (x *Exporter) dueShards(all bool) (due []*shard, wait time.Duration) {
 	return due, wait
 }
 
-// review makes since that of the oldest conversation that awaits a journal, if that is all
-// that differs: those that made it differ first may be exported meanwhile.
+// review moves since to the oldest awaiting conversation if there is no other difference, because the
+// conversations that caused it may be exported already.
 func (s *shard) review() {
 	if s.gone > 0 || s.Behind {
 		return
@@ -147,7 +144,7 @@ func (s *shard) review() {
 	s.since = oldest
 }
 
-// writeShards writes the journals of some shards, a few at once.
+// writeShards writes the journals of shards, several concurrently.
 func (x *Exporter) writeShards(ctx context.Context, due []*shard) {
 	next := make(chan *shard, len(due))
 	for _, s := range due {
@@ -166,8 +163,8 @@ func (x *Exporter) writeShards(ctx context.Context, due []*shard) {
 	wg.Wait()
 }
 
-// writeShard stores the set of a shard under its next number and deletes what that
-// replaces. A number whose outcome stays unknown is left behind.
+// writeShard stores the set of a shard under its next number and deletes the replaced journals. A
+// number with an unknown outcome is abandoned.
 func (x *Exporter) writeShard(ctx context.Context, w *storage.JournalWriter, s *shard) {
 	j := x.compose(s)
 	limited, cancel := context.WithTimeout(ctx, journalTimeout)
@@ -183,8 +180,7 @@ func (x *Exporter) writeShard(ctx context.Context, w *storage.JournalWriter, s *
 	x.deleteReplaced(ctx, s, j.N)
 }
 
-// deleteReplaced deletes the journals of a shard below a number, as far as they may be
-// there. What a failure leaves behind the sweep removes.
+// deleteReplaced deletes the journals of a shard below n that may exist. The sweep removes leftovers.
 func (x *Exporter) deleteReplaced(ctx context.Context, s *shard, n int64) {
 	x.mu.Lock()
 	keys := s.Replaced(n, x.keyIn(s))
@@ -197,7 +193,7 @@ func (x *Exporter) deleteReplaced(ctx context.Context, s *shard, n int64) {
 	}
 }
 
-// keyIn returns the keys of the numbers of a shard.
+// keyIn returns the function from numbers of a shard to keys.
 func (x *Exporter) keyIn(s *shard) func(int64) string {
 	return func(n int64) string { return storage.ExportJournalKey(x.opts.Member, s.number, n) }
 }
@@ -220,7 +216,7 @@ func (x *Exporter) compose(s *shard) storage.ExportJournal {
 	return storage.ExportJournal{Member: x.opts.Member, Shard: s.number, Shards: storage.ExportShards, N: s.Newest, Entries: entries}
 }
 
-// written notes the outcome of a write.
+// written records the result of a write.
 func (x *Exporter) written(s *shard, n int64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,8 +232,8 @@ func (x *Exporter) written(s *shard, n int64, err error) {
 	nudge(x.answered)
 }
 
-// closeJournals lists everything that is not exported, and removes the journals that
-// list nothing. It is called after everything else has ended.
+// closeJournals lists all conversations that are not exported, and removes empty journals. It is
+// called after everything else has ended.
 func (x *Exporter) closeJournals(ctx context.Context) {
 	x.mu.Lock()
 	for _, t := range x.trails {

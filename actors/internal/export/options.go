@@ -11,66 +11,63 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Options tune an Exporter. Member, Sinks and Project are required; every other zero
-// field works.
+// Options configure an Exporter. Member, Sinks and Project are required. The zero value of each other
+// field selects its default.
 type Options struct {
 	Logger *slog.Logger // nil discards
 	// Member is the incarnation of this node, which names its journals.
 	Member string
-	// Sinks get every event, at least one. All must have stored a group before cursors
-	// move. One that fails is asked again; those that have the group are not. A sink must
-	// heed the deadline of its context.
+	// Sinks receive every event; at least one. Cursors move after all have stored a group. A failed
+	// sink is retried, the others are not called again. A sink must respect the deadline of its
+	// context.
 	Sinks []observability.Sink
-	// Project returns the durable events of a batch, see [observability.Project]. The
-	// source is the one that holds after the batch. Safe for concurrent use.
+	// Project returns the durable events of a batch, see [observability.Project]. The source is the
+	// one after the batch. It is safe for concurrent use.
 	Project func(observability.Source, conversation.Batch) []observability.Event
 
-	// A group leaves when the first of these is reached: so many events, so many bytes by
-	// [observability.Size], or so long after the first of it came. The events of one batch
-	// stay together. 0 is 10,000, 4 MiB and 1 s.
+	// A group is shipped at the first of these limits: number of events, bytes by
+	// [observability.Size], or time since its first event. The events of one batch stay together. 0 is
+	// 10,000, 4 MiB and 1 s.
 	FlushRows  int
 	FlushBytes int
 	FlushEvery time.Duration
-	// MemoryBytes bounds the durable events that wait in memory; 0 is 64 MiB. A quarter of
-	// it is kept for what is read from logs.
+	// MemoryBytes bounds the durable events that wait in memory; 0 is 64 MiB. A quarter of it is
+	// reserved for events read from logs.
 	MemoryBytes int
-	// Memory counts those events; while its budget is used up, what comes is read from the
-	// logs later. Nil counts nothing.
+	// Memory is charged for those events. While its budget is exhausted, offered batches are read from
+	// the logs later. Nil counts nothing.
 	Memory *memory.Account
-	// LiveEvents and LiveBytes bound the live events that wait, for each sink; 0 is 65,536
-	// and 32 MiB.
+	// LiveEvents and LiveBytes bound the waiting live events per sink; 0 is 65,536 and 32 MiB.
 	LiveEvents int
 	LiveBytes  int
 
-	// JournalEvery is the least time between two journals of a shard, and how long a
-	// conversation waits to be listed: one that is exported by then never is. 0 is 5 s.
+	// JournalEvery is the minimum interval of journals of a shard, and the time that a conversation
+	// waits to be listed. A conversation exported within that time is never listed. 0 is 5 s.
 	JournalEvery time.Duration
 	// WriteTimeout bounds one Write of a sink; 0 is 30 s.
 	WriteTimeout time.Duration
-	// RetryPause is the pause before the second attempt of what failed; it doubles up to
-	// 30 s. 0 is 1 s.
+	// RetryPause is the first backoff after a failure; it doubles up to 30 s. 0 is 1 s.
 	RetryPause time.Duration
-	// SweepEvery is how often the journals of nodes that are gone are looked for; 0 is 30 s.
+	// SweepEvery is the interval of sweeps of the journals of nodes that are gone; 0 is 30 s.
 	SweepEvery time.Duration
-	// Live returns the incarnations of the current view, this one included; ok is false
-	// while the view is not known. nil is this node alone.
+	// Live returns the incarnations of the current view, including this one. ok is false while the
+	// view is unknown. nil is this node alone.
 	Live func() (members []string, ok bool)
-	// Skip reports whether a log must not be read now; it is asked again after a pause. nil
-	// reads all.
+	// Skip reports whether a log must not be read now; it is asked again after a pause. nil reads all.
 	Skip func(conversation.Key) bool
-	// Reading is told that a log is about to be read, and over that it was; nil tells nobody.
+	// Reading, if not nil, is called before a log is read; over is called after it.
 	Reading func(conversation.Key) (over func())
-	// Readers is how many logs are read at once; 0 is 4.
+	// Readers is the number of concurrent log readers; 0 is 4.
 	Readers int
 }
 
-// maxPause bounds the pauses that double.
+// maxPause bounds backoffs.
 const maxPause = 30 * time.Second
 
-// longestPause is what pauses double up to.
+// longestPause returns the upper bound of backoffs.
 func (o *Options) longestPause() time.Duration { return max(maxPause, o.RetryPause) }
 
-// complete returns the options with every default filled in.
+// complete returns the options with all defaults.
 func (o *Options) complete() (Options, error) {
 	if o == nil {
 		return Options{}, errors.New("new exporter: it needs options")

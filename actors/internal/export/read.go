@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// turnBatches is how many batches of one log are read before others have their turn.
+	// turnBatches is the number of batches read of one log before other logs get their turn.
 	turnBatches = 1024
-	// corruptAttempts is how often a log is read that is damaged before it is given up.
+	// corruptAttempts is the number of reads of a corrupt log before it is skipped.
 	corruptAttempts = 3
 )
 
-// delayed is a trail whose log is to be read at a time.
+// delayed is a trail with the time of its next read.
 type delayed struct {
 	t  *trail
 	at time.Time
 }
 
-// errSkipped says that a log must not be read now.
+// errSkipped reports that a log must not be read now.
 var errSkipped = errors.New("log is left alone")
 
-// shortError says that a log ends before a batch that was known.
+// shortError reports that a log ends before a known batch.
 type shortError struct{ end, want int64 }
 
 // Error implements error.
@@ -38,7 +38,7 @@ func (e *shortError) Error() string {
 	return fmt.Sprintf("log ends at batch %d, batch %d was there", e.end, e.want)
 }
 
-// badRecordsError says that a batch is what was stored, and cannot be decoded.
+// badRecordsError reports a valid batch whose records cannot be decoded.
 type badRecordsError struct {
 	seq int64
 	err error
@@ -50,13 +50,13 @@ func (e *badRecordsError) Error() string { return fmt.Sprintf("batch %d: %v", e.
 // Unwrap returns the cause.
 func (e *badRecordsError) Unwrap() error { return e.err }
 
-// panicError says that this version panics over a log: it is as good as damaged.
+// panicError reports that this version panics over a log, which is handled like corruption.
 type panicError struct {
 	reason any
 	stack  string
 }
 
-// recovered makes a panic an error, where it is deferred.
+// recovered turns a panic into an error; it is deferred.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = &panicError{p, string(debug.Stack())}
@@ -66,13 +66,12 @@ func recovered(err *error) {
 // Error implements error.
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.reason) }
 
-// LogValue implements slog.LogValuer: people also want to know where it was.
+// LogValue implements slog.LogValuer and adds the stack.
 func (e *panicError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("panic", fmt.Sprint(e.reason)), slog.String("stack", e.stack))
 }
 
-// readLoop reads the logs of conversations that are behind, one after the other, until
-// ctx ends.
+// readLoop reads the logs of conversations that are behind, one after the other, until ctx ends.
 func (x *Exporter) readLoop(ctx context.Context) {
 	wait := x.opts.RetryPause
 	for x.awaitRoom(ctx) {
@@ -83,7 +82,7 @@ func (x *Exporter) readLoop(ctx context.Context) {
 		}
 		adopts, end, err := x.read(ctx, t)
 		if ctx.Err() != nil {
-			return // It stays behind: the last journal lists it.
+			return // It stays behind; the final journal lists it.
 		}
 		if !x.readDone(t, adopts, end, err, wait) {
 			wait = x.opts.RetryPause
@@ -97,8 +96,7 @@ func (x *Exporter) readLoop(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits until memory has room for what is read, and reports whether ctx still
-// holds.
+// awaitRoom waits until there is room in memory, and reports whether ctx is still valid.
 func (x *Exporter) awaitRoom(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		x.mu.Lock()
@@ -121,8 +119,7 @@ func (x *Exporter) hasRoom() bool {
 	return x.bytes < x.opts.MemoryBytes
 }
 
-// nextToRead returns a conversation to read, or nil and after how long to ask again; 0
-// is when something comes.
+// nextToRead returns a conversation to read, or nil and the time until the next; 0 waits for a signal.
 func (x *Exporter) nextToRead() (*trail, time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -136,7 +133,7 @@ func (x *Exporter) nextToRead() (*trail, time.Duration) {
 		x.toRead[0] = nil
 		x.toRead = x.toRead[1:]
 		if len(x.toRead) > 0 {
-			nudge(x.readable) // The other readers have something to do.
+			nudge(x.readable) // for the other readers
 		}
 		return t, 0
 	}
@@ -146,8 +143,8 @@ func (x *Exporter) nextToRead() (*trail, time.Duration) {
 	return nil, 0
 }
 
-// read takes batches of a log after the last that was taken, and reports whether it came
-// to the end, and how often the conversation had been adopted when it began.
+// read takes batches of a log after the last taken one. It reports whether it reached the end, and the
+// number of adoptions when it began.
 func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, err error) {
 	defer recovered(&err)
 	x.mu.Lock()
@@ -163,7 +160,7 @@ func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, er
 		if x.hasRoom() {
 			return true
 		}
-		over() // What it waits for is not the log.
+		over() // waiting for room is not reading
 		ok := x.awaitRoom(ctx)
 		over = x.opts.Reading(t.key)
 		return ok
@@ -191,7 +188,7 @@ func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, er
 	return adopts, true, nil
 }
 
-// place returns the position of a batch and the source of what follows it.
+// place returns the position of a batch and the source after it.
 func (x *Exporter) place(ctx context.Context, key conversation.Key, src observability.Source, from int64) (storage.Position, observability.Source, error) {
 	if from < 0 {
 		return storage.Start(), src, nil
@@ -200,7 +197,7 @@ func (x *Exporter) place(ctx context.Context, key conversation.Key, src observab
 	if err != nil {
 		return storage.Position{}, src, err
 	}
-	// A log has one life so far, and begins with it or with the claims of who wanted to.
+	// The creation is at the start of the log, after the claims of writers before it.
 	for seq := int64(0); src.Agent == "" && seq <= from; seq++ {
 		first, err := x.logs.Range(ctx, key, seq, seq)
 		if err != nil {
@@ -223,7 +220,7 @@ func decode(b storage.Batch) (conversation.Batch, error) {
 	return conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}, nil
 }
 
-// readBatch takes a batch of a log and returns the source of what follows it.
+// readBatch takes a batch of a log and returns the source after it.
 func (x *Exporter) readBatch(await func() bool, t *trail, stored storage.Batch, src observability.Source) (observability.Source, error) {
 	b, err := decode(stored)
 	if err != nil {
@@ -238,14 +235,14 @@ func (x *Exporter) readBatch(await func() bool, t *trail, stored storage.Batch, 
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if stored.Seq == t.taken+1 { // else it was offered meanwhile
+	if stored.Seq == t.taken+1 { // else it was offered during the read
 		x.take(t, stored.Seq, p)
 	}
 	return p.src, nil
 }
 
-// readDone draws the conclusions of a read and reports whether the bucket did not answer.
-// Then the log waits as long as its reader, so that the other readers do not fall over it.
+// readDone processes the result of a read and reports whether the bucket did not answer. The log is
+// then delayed as long as its reader, so that the other readers do not retry it.
 func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time.Duration) (retry bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -284,7 +281,7 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	return retry
 }
 
-// delay has a log read again after a pause.
+// delay schedules another read of a log.
 func (x *Exporter) delay(t *trail, wait time.Duration) {
 	t.queued = true
 	at := time.Now().Add(wait)
@@ -295,7 +292,7 @@ func (x *Exporter) delay(t *trail, wait time.Duration) {
 	x.later = slices.Insert(x.later, i, delayed{t, at})
 }
 
-// giveUp passes over what cannot be read.
+// skip moves the cursor of a log that cannot be read to its tail, and logs the loss.
 func (x *Exporter) giveUp(t *trail, err error) {
 	x.log.Error("events are not exported: log cannot be read",
 		"conversation", string(t.key), "exported", t.exported, "known", t.tail, "err", err)

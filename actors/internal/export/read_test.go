@@ -20,7 +20,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// compact moves what a log has so far into segments and deletes the rest.
+// compact moves the log into segments and deletes the rest.
 func (l *logbook) compact() {
 	l.tb.Helper()
 	garbage, err := l.logs.Compactor(l.key).Compact(context.Background(), l.tail.Seq, nil, 1)
@@ -32,13 +32,13 @@ func (l *logbook) compact() {
 	}
 }
 
-// TestReadsWhatWasNotOffered: behind a checkpoint, over segments and gaps, and from a
-// place in the middle that nobody has told the source of.
+// TestReadsBatchesThatWereNotOffered: after a checkpoint, over segments and gaps, and from a position
+// in the middle with an unknown source.
 func TestReadsWhatWasNotOffered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		exported int64
-		known    bool // Open says whose log it is
-		gap      bool // batches that land here and are not offered
+		known    bool // Open includes the source
+		gap      bool // batches that land here but are not offered
 	}{
 		"all of it": {-1, false, false}, "from the middle": {20, true, false}, "without a source": {20, false, false},
 		"over a gap": {-1, true, true}, "after a claim": {30, false, true},
@@ -94,8 +94,8 @@ func TestReadsWhatWasNotOffered(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: with a dead sink what does not fit is forgotten and read from the
-// logs later; in order, and all of it.
+// TestMemoryIsBounded: with a failing sink, batches beyond the bound are dropped and read from the
+// logs later, in order and completely.
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
@@ -145,7 +145,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestDamageHoldsUpNobody: a log that cannot be read is given up, another is read.
+// TestCorruptLogDelaysNoOther: an unreadable log is skipped, another is read.
 func TestDamageHoldsUpNobody(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, b storage.Bucket, l *logbook){
 		"deleted": func(t *testing.T, b storage.Bucket, l *logbook) {
@@ -203,7 +203,7 @@ func TestDamageHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// refusing refuses to read what belongs to one conversation.
+// refusing refuses reads of one conversation.
 func refusing(b storage.Bucket, key conversation.Key) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		if strings.Contains(c.Key, string(key)) {
@@ -213,8 +213,8 @@ func refusing(b storage.Bucket, key conversation.Key) storage.Bucket {
 	})
 }
 
-// TestRefusedLogHoldsUpNoOther, however long it has been refused: its reader pauses, the
-// others do not meet it meanwhile.
+// TestRefusedLogDelaysNoOther: the reader of a refused log pauses, and the other readers do not retry
+// it.
 func TestRefusedLogHoldsUpNoOther(t *testing.T) {
 	for k := range 8 {
 		synctest.Test(t, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestRefusedLogHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestNewerRecordsAreNotGivenUp: they wait for a node that knows them.
+// TestNewerRecordsAreNotSkipped: they wait for a node that can read them.
 func TestNewerRecordsAreNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -260,7 +260,7 @@ func TestNewerRecordsAreNotGivenUp(t *testing.T) {
 	})
 }
 
-// TestBucketAway: what is to be read waits, however long.
+// TestBucketAway: reads wait for the bucket, however long.
 func TestBucketAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
@@ -286,7 +286,7 @@ func TestBucketAway(t *testing.T) {
 	})
 }
 
-// TestBytesOfAConversation holds the package comment to its word.
+// TestBytesOfAConversation verifies guarantee 5 of the package comment.
 func TestBytesOfAConversation(t *testing.T) {
 	b := memory(t)
 	x, err := export.New(storage.NewLogs(b, nil), b, &export.Options{Member: "me", Sinks: []observability.Sink{newSink(t, "a")}, Project: project})
@@ -316,8 +316,7 @@ func TestBytesOfAConversation(t *testing.T) {
 	runtime.KeepAlive(x)
 }
 
-// TestLogsThatAreLeftAlone: a log that must not be read is read when it may be again, and
-// keeps no other waiting.
+// TestSkippedLogs: a log that must not be read is read when it may be again, and delays no other.
 func TestLogsThatAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var aside atomic.Bool
@@ -347,8 +346,8 @@ func TestLogsThatAreLeftAlone(t *testing.T) {
 	})
 }
 
-// TestPanicOverALog: a batch whose events cannot be made without a panic is passed over like
-// a damaged one, whether it was offered or is read, and costs no other its events.
+// TestPanicOverALog: a batch whose projection panics is skipped like a corrupt one, whether it is
+// offered or read, and other conversations keep their events.
 func TestPanicOverALog(t *testing.T) {
 	for name, offered := range map[string]bool{"offered": true, "read": false} {
 		t.Run(name, func(t *testing.T) {

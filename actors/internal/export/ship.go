@@ -12,11 +12,11 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// liveEvents is the most that a sink is given of live events at once. An insert costs a
-// database as much as thousands of rows, and keeps whom it comes from busy too.
+// liveEvents bounds one write of live events to a sink. A database insert costs as much as thousands
+// of rows and blocks its sender, too.
 const liveEvents = 10_000
 
-// group is what the sinks are given at once: the first items of the fifo.
+// group is one write to the sinks: the first items of the fifo.
 type group struct {
 	items  int
 	events []observability.Event
@@ -40,8 +40,8 @@ func (x *Exporter) shipLoop(ctx context.Context) {
 	}
 }
 
-// groupShipped ends the group under way, which all sinks have. Its slice serves the next,
-// because sinks do not keep it, unless it was that of a huge batch.
+// groupShipped ends the current group, which all sinks have. The next group reuses its slice, because
+// sinks do not keep it, unless a huge batch made it large.
 func (x *Exporter) groupShipped() {
 	x.shipped(x.group.items)
 	if cap(x.group.events) <= 2*x.opts.FlushRows {
@@ -51,7 +51,7 @@ func (x *Exporter) groupShipped() {
 	x.group = nil
 }
 
-// await returns when a nudge came, after wait unless that is 0, or when ctx ends.
+// await returns after a signal, after wait unless that is 0, or when ctx ends.
 func (x *Exporter) await(ctx context.Context, c chan struct{}, wait time.Duration) {
 	var after <-chan time.Time
 	if wait > 0 {
@@ -66,7 +66,7 @@ func (x *Exporter) await(ctx context.Context, c chan struct{}, wait time.Duratio
 	}
 }
 
-// shipRest gives what waits to the sinks once each, until one of them fails.
+// shipRest offers the waiting events to the sinks once, until one of them fails.
 func (x *Exporter) shipRest(ctx context.Context) {
 	for {
 		if x.group == nil {
@@ -81,8 +81,8 @@ func (x *Exporter) shipRest(ctx context.Context) {
 	}
 }
 
-// nextGroup returns a group that is due, or all there is, or after how long to ask again;
-// 0 is when something comes.
+// nextGroup returns a group that is due, or with all set every waiting event. Otherwise it returns the
+// time until one is due; 0 waits for a signal.
 func (x *Exporter) nextGroup(all bool) (*group, time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +110,7 @@ func (x *Exporter) nextGroup(all bool) (*group, time.Duration) {
 	return g, 0
 }
 
-// deliver gives a group to the sinks that lack it and reports whether all have it.
+// deliver sends a group to the sinks that lack it and reports whether all have it.
 func (x *Exporter) deliver(ctx context.Context, g *group, store func(*outlet, context.Context, []observability.Event) bool) bool {
 	var wg sync.WaitGroup
 	for i, o := range x.outlets {
@@ -127,14 +127,14 @@ func (x *Exporter) deliver(ctx context.Context, g *group, store func(*outlet, co
 	return true
 }
 
-// outlet is a sink with what waits for it alone. It is the sink of its own buffer of live
-// events, so that the sink is given one thing at a time.
+// outlet is a sink with its own buffer of live events. It is the sink of that buffer, so that the sink
+// gets one write at a time.
 type outlet struct {
 	sink observability.Sink
 	name string
 	opts *Options
 	live *observability.Buffer
-	slot chan struct{} // held while the sink writes
+	slot chan struct{} // held during a write
 
 	mu     sync.Mutex
 	counts outletCounts
@@ -152,7 +152,7 @@ type outletCounts struct {
 var _ observability.Sink = (*outlet)(nil)
 
 func newOutlet(s observability.Sink, opts *Options) *outlet {
-	name, _ := observability.NameOf(s) // it was asked before
+	name, _ := observability.NameOf(s) // checked before
 	o := &outlet{sink: s, name: name, opts: opts, slot: make(chan struct{}, 1)}
 	o.outage = outage.New(opts.Logger.With("sink", name), outage.Lines{
 		Began: "sink does not take durable events; they wait in the logs", Continues: "sink still takes no durable events", Ended: "sink takes durable events again",
@@ -177,7 +177,7 @@ func (o *outlet) Write(ctx context.Context, events []observability.Event) error 
 	return contain.Run("sink "+o.name, func() error { return o.sink.Write(ctx, events) })
 }
 
-// enter waits until nobody else writes.
+// enter waits until no other write is running.
 func (o *outlet) enter(ctx context.Context) error {
 	select {
 	case o.slot <- struct{}{}:
@@ -189,7 +189,7 @@ func (o *outlet) enter(ctx context.Context) error {
 
 func (o *outlet) exit() { <-o.slot }
 
-// store gives the sink a group until it has it or ctx ends, and reports which.
+// store sends a group to the sink until it is stored or ctx ends, and reports whether it is stored.
 func (o *outlet) store(ctx context.Context, events []observability.Event) bool {
 	for wait := o.opts.RetryPause; ; wait = min(2*wait, o.opts.longestPause()) {
 		if o.try(ctx, events) {
@@ -201,7 +201,7 @@ func (o *outlet) store(ctx context.Context, events []observability.Event) bool {
 	}
 }
 
-// try gives the sink a group once and reports whether it has it.
+// try sends a group to the sink once and reports whether it is stored.
 func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	err := o.enter(ctx)
 	if err == nil {
@@ -218,7 +218,7 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 		c.stored += int64(stored)
 		c.failing = false
 		return true
-	case ctx.Err() != nil: // It was cut off.
+	case ctx.Err() != nil: // canceled
 		return false
 	}
 	c.failures++

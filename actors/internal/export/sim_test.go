@@ -20,9 +20,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// simulation is some nodes over one bucket, and what package actors does with them: the
-// pending-work journal, which conversations are re-opened from when their node dies, and
-// checkpoints.
+// simulation is several nodes over one bucket, with the part of package actors that matters here: the
+// pending-work journal, from which conversations are reopened after a crash, and checkpoints.
 type simulation struct {
 	*testing.T
 	rand   *rand.Rand
@@ -33,21 +32,21 @@ type simulation struct {
 	books  []*simBook
 	nodes  []*node
 	names  int
-	fenced []func() // closes what was fenced and does not know it
+	fenced []func() // close activations that are fenced without knowing
 	healed bool
 }
 
-// simBook is a conversation as its world sees it.
+// simBook is a conversation with its simulated state.
 type simBook struct {
 	*logbook
 	owner *node  // where it is open, or nil
-	busy  bool   // it stands in a pending-work journal
-	idle  bool   // it wants to leave that
-	gap   bool   // its last batch was not offered, so that its owner is not done
-	saved *int64 // the cursor in its checkpoint
+	busy  bool   // listed in a pending-work journal
+	idle  bool   // wants to leave the journal
+	gap   bool   // its last batch was not offered, so its owner is not done
+	saved *int64 // cursor in its checkpoint
 }
 
-// node is an exporter that may die.
+// node is an exporter that may crash.
 type node struct {
 	*export.Exporter
 	name   string
@@ -55,13 +54,13 @@ type node struct {
 	stop   func()
 }
 
-// mortal is what a node reaches the world through until it dies. While the node is paused
-// nothing of it goes on.
+// mortal is a node's connection to bucket and sinks, which a crash cuts. While the node is paused, its
+// requests wait.
 type mortal struct {
 	storage.Bucket
 	mu    sync.Mutex
 	dead  bool
-	until time.Time // when the newest pause ends
+	until time.Time // end of the newest pause
 }
 
 func (m *mortal) pause(d time.Duration) {
@@ -116,8 +115,8 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 	return m.Bucket.Delete(ctx, key)
 }
 
-// watcher checks what is sent: of a shard one journal at a time, and a key has the same
-// bytes whenever it is sent.
+// watcher checks requests: one journal write per shard at a time, and the same bytes for each write of
+// a key.
 type watcher struct {
 	storage.Bucket
 	t      *testing.T
@@ -127,7 +126,7 @@ type watcher struct {
 	newest map[string]string
 	starts map[string]time.Time
 	every  time.Duration
-	late   map[string]bool // members that were paused: what they send may be held up
+	late   map[string]bool // paused members, whose requests may be late
 }
 
 func (w *watcher) Create(ctx context.Context, key string, body storage.Body) error {
@@ -210,7 +209,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	return s
 }
 
-// nodeSink is a shared sink as one node reaches it.
+// nodeSink is one node's connection to a shared sink.
 type nodeSink struct {
 	*sink
 	m *mortal
@@ -229,7 +228,7 @@ func (s nodeSink) Write(ctx context.Context, events []observability.Event) error
 
 var errHangs = errors.New("hangs")
 
-// store is Write of a sink that several nodes share, each in its own time.
+// store is Write for a sink shared by several nodes.
 func (s *sink) store(events []observability.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +251,7 @@ func (s *simulation) start() {
 	n := &node{name: fmt.Sprint("node-", s.names), mortal: &mortal{Bucket: s.watch}}
 	opts := &export.Options{
 		Member: n.name, Project: project, FlushRows: 1 + s.rand.IntN(20), RetryPause: 200 * time.Millisecond,
-		// Both may be less than one batch has.
+		// Both may be smaller than one batch.
 		FlushBytes: 1 + s.rand.IntN(8<<10), MemoryBytes: 1 + s.rand.IntN(8<<10), Readers: 1 + s.rand.IntN(2),
 		WriteTimeout: time.Duration(1+s.rand.IntN(10)) * time.Second,
 		Live:         func() ([]string, bool) { return s.viewOf(n) },
@@ -279,8 +278,8 @@ func (s *simulation) start() {
 	s.watch.mu.Unlock()
 }
 
-// viewOf is what a node takes for the members: the truth, now and then itself alone, so
-// that two take over the same, and sometimes it knows nothing.
+// viewOf returns a node's view: the true one, sometimes only itself, so that two take over the same
+// journals, and sometimes none.
 func (s *simulation) viewOf(n *node) ([]string, bool) {
 	s.watch.mu.Lock()
 	defer s.watch.mu.Unlock()
@@ -300,7 +299,7 @@ func (s *simulation) viewOf(n *node) ([]string, bool) {
 	return names, true
 }
 
-// end removes a node: one that crashes reaches nothing any more.
+// end removes a node. A crashed one is disconnected.
 func (s *simulation) end(crash bool) {
 	i := s.rand.IntN(len(s.nodes))
 	n := s.nodes[i]
@@ -316,7 +315,7 @@ func (s *simulation) end(crash bool) {
 		}
 	}
 	s.watch.mu.Lock()
-	s.watch.starts = map[string]time.Time{} // the last write of the journals need not wait
+	s.watch.starts = map[string]time.Time{} // the last journal writes need not wait
 	s.watch.every = 0
 	s.watch.mu.Unlock()
 	n.stop()
@@ -334,14 +333,14 @@ func (s *simulation) end(crash bool) {
 		b.owner, b.idle = nil, false
 	}
 	s.start()
-	for _, b := range s.books { // The sweep of the pending-work journal.
+	for _, b := range s.books { // sweep of the pending-work journal
 		if b.busy && b.owner == nil {
 			s.open(b)
 		}
 	}
 }
 
-// open gives a conversation to a node.
+// open opens a conversation on a node.
 func (s *simulation) open(b *simBook) {
 	for ok := false; !ok; ok = b.owner.mortal.paused() <= 0 || s.rand.IntN(10) == 0 {
 		b.owner = s.nodes[s.rand.IntN(len(s.nodes))]
@@ -359,8 +358,8 @@ func (s *simulation) open(b *simBook) {
 	b.owner.Open(b.key, src, exported, b.tail.Seq)
 }
 
-// stall pauses a node: the others take it for gone, and what it had goes on elsewhere. It
-// hears of that late.
+// stall pauses a node. The others consider it gone and take over its conversations. The node notices
+// late.
 func (s *simulation) stall() {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	n.mortal.pause(time.Duration(s.rand.IntN(120)) * time.Second)
@@ -384,7 +383,7 @@ func (s *simulation) stall() {
 	}
 }
 
-// step does something to a conversation or a node.
+// step does one random action on a conversation or a node.
 func (s *simulation) step() {
 	b := s.books[s.rand.IntN(len(s.books))]
 	switch p := s.rand.IntN(100); {
@@ -406,8 +405,8 @@ func (s *simulation) step() {
 			}
 		}
 	case p < 67:
-		// Passivated once it has left, or moved to another node while it is busy: the
-		// other has it in its pending-work journal before this one lets go. A node may hear late
+		// Passivated after it has left, or moved to another node while it is busy: the other node
+		// lists it in its pending-work journal before this one releases it. A node may notice late
 		// that it is fenced.
 		if b.owner != nil {
 			late := b.owner
@@ -441,7 +440,7 @@ func (s *simulation) step() {
 	}
 }
 
-// heal ends all faults; every busy conversation is open then and offers what came last.
+// heal ends all faults. Every busy conversation is then open and offers its last batch.
 func (s *simulation) heal() {
 	s.faulty.Heal()
 	s.faulty.Release()
@@ -501,10 +500,9 @@ func (s *simulation) check() {
 	}
 }
 
-// TestNothingIsLost: over random schedules of batches, sinks and buckets that fail, nodes
-// that crash, pause, end, and take over from each other, what the sinks have in the end is what
-// the logs project to. A conversation that may leave is in the hands of the exporters
-// alone: nobody opens it again when its node dies.
+// TestNothingIsLost: over random schedules of batches, failing sinks and buckets, and nodes that
+// crash, pause, end and take over from each other, the sinks finally have the projection of all logs.
+// A conversation that may leave depends on the exporters alone: it is not reopened after a crash.
 func TestNothingIsLost(t *testing.T) {
 	for seed := range sample.Of(40, 5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -13,40 +13,39 @@ type counts struct {
 	lastLost                                 string
 }
 
-// Status is what an Exporter is doing.
+// Status is the state of an Exporter.
 type Status struct {
 	Waiting       int           // durable events in memory
-	Bytes         int           // their memory, by observability.Size
-	Behind        int           // conversations with batches that are still to be read from the log
+	Bytes         int           // their size by observability.Size
+	Behind        int           // conversations with batches to be read from the log
 	Listed        int           // conversations in the own export journals, written or about to be
-	Conversations int           // that are open here or not exported
-	Lag           time.Duration // how long the oldest has waited, in memory or in the log
+	Conversations int           // conversations that are open here or not exported
+	Lag           time.Duration // age of the oldest waiting event, in memory or in the log
 	Shipped       int64         // durable events that all sinks have stored
-	// Lost counts logs that could not be read and were given up; LastLost says which was
-	// the newest, and why.
+	// Lost counts logs that could not be read and were skipped. LastLost describes the newest.
 	Lost            int64
 	LastLost        string
-	Journals        int64 // that were written
+	Journals        int64 // journals written
 	JournalFailures int64
 	Sinks           []SinkStatus // in the order of the options
 }
 
-// SinkStatus is what one sink has done.
+// SinkStatus is the state of one sink.
 type SinkStatus struct {
 	Name   string
-	Stored int64 // durable events; those of a group that other sinks lack included
-	// Rejected are durable events that the sink's destination refuses permanently, by reason.
+	Stored int64 // durable events, including those of a group that other sinks lack
+	// Rejected counts durable events that the destination refuses permanently, by reason.
 	Rejected observability.Rejections
-	Failures int64 // attempts to store durable events that failed
+	Failures int64 // failed attempts to store durable events
 	Failing  bool  // the newest attempt failed
-	// LastError is why the newest that failed did, at LastErrorAt; "" if none has.
+	// LastError is the newest failure, at LastErrorAt; "" if there was none.
 	LastError   string
 	LastErrorAt time.Time
-	// Live says what became of the live events.
+	// Live counts the live events.
 	Live observability.BufferCounts
 }
 
-// Status returns the state of this moment.
+// Status returns the current state.
 func (x *Exporter) Status() Status {
 	x.mu.Lock()
 	s := Status{

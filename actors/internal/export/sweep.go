@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// sweepTimeout bounds what one sweep asks of the bucket.
+// sweepTimeout bounds the bucket requests of one sweep.
 const sweepTimeout = time.Minute
 
 // adoption is a journal of another node whose entries are in the own set.
@@ -21,11 +21,11 @@ type adoption struct {
 	member string
 	shard  int
 	n      int64
-	keys   []string              // that were read or are older: to be deleted in the end
-	left   []storage.ExportEntry // that may be neither exported nor in a landed own journal
+	keys   []string              // the journal read and older ones, to be deleted
+	left   []storage.ExportEntry // entries that may be neither exported nor in a landed own journal
 }
 
-// sweepLoop sweeps at once, every SweepEvery, and when asked, until ctx ends.
+// sweepLoop sweeps immediately, at every interval, and on request, until ctx ends.
 func (x *Exporter) sweepLoop(ctx context.Context) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -46,8 +46,8 @@ func (x *Exporter) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep adopts what the journals of nodes that are gone list, and removes own journals
-// that were left behind. Two nodes that do it at once ship twice and no more.
+// sweep adopts the entries of journals of nodes that are gone, and removes own journals that were
+// abandoned. Two nodes that do it concurrently ship events twice, which is harmless.
 func (x *Exporter) sweep(ctx context.Context) error {
 	live, ok := x.opts.Live()
 	if !ok {
@@ -73,8 +73,7 @@ func (x *Exporter) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// responsible returns who adopts a journal: of the members the one with the highest hash
-// of both.
+// responsible returns the member that adopts a journal: the one with the highest hash of both.
 func responsible(live []string, ref storage.JournalRef) string {
 	var best string
 	var most uint64
@@ -104,17 +103,17 @@ func (x *Exporter) removeStale(ctx context.Context, ref storage.JournalRef) erro
 	return storage.DeleteExportJournal(ctx, x.bucket, old)
 }
 
-// adopt takes the entries of a journal into the own set.
+// adopt adds the entries of a journal to the own set.
 func (x *Exporter) adopt(ctx context.Context, ref storage.JournalRef) error {
 	same := func(a adoption) bool { return a.member == ref.Member && a.shard == ref.Shard }
 	if i := slices.IndexFunc(x.adoptions, same); i >= 0 && x.adoptions[i].n == ref.N {
-		return nil // It is under way.
+		return nil // already adopted
 	}
 	j, err := storage.ReadExportJournal(ctx, x.bucket, ref.Member, ref.Shard, ref.N)
 	var corrupt *storage.CorruptError
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return nil // Another sweep was faster.
+		return nil // another sweep deleted it
 	case errors.As(err, &corrupt):
 		if !x.unreadRef[corrupt.Key] {
 			x.unreadRef[corrupt.Key] = true
@@ -135,8 +134,8 @@ func (x *Exporter) adopt(ctx context.Context, ref storage.JournalRef) error {
 	return nil
 }
 
-// adoptEntry takes a conversation into the own set. Its log may go on behind what is known
-// of it here, even while it is open: its activation may be fenced and not know it yet.
+// adoptEntry adds a conversation to the own set. Its log may have batches beyond those known here,
+// even if it is open: its activation may be fenced without knowing.
 func (x *Exporter) adoptEntry(e storage.ExportEntry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -152,7 +151,7 @@ func (x *Exporter) adoptEntry(e storage.ExportEntry) {
 	x.enqueue(t)
 }
 
-// finishAdoptions deletes the journals whose entries need them no more.
+// finishAdoptions deletes the adopted journals that are no longer needed.
 func (x *Exporter) finishAdoptions(ctx context.Context) {
 	x.adoptions = slices.DeleteFunc(x.adoptions, func(a adoption) bool { return len(a.keys) == 0 })
 	for i := range x.adoptions {
@@ -168,14 +167,14 @@ func (x *Exporter) finishAdoptions(ctx context.Context) {
 		cancel()
 		if err != nil {
 			x.log.Warn("delete adopted export journal", "member", a.member, "shard", a.shard, "n", a.n, "err", err)
-			continue // The next sweep, or what comes before, tries again.
+			continue // retried by the next signal or sweep
 		}
 		a.keys = nil
 	}
 }
 
-// safe reports whether an entry needs the journal no more that it was adopted from. It
-// stays so.
+// safe reports whether an entry no longer needs the journal it was adopted from. The result is
+// permanent.
 func (x *Exporter) safe(e storage.ExportEntry) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -183,7 +182,7 @@ func (x *Exporter) safe(e storage.ExportEntry) bool {
 	return t == nil || t.done() || x.stands(t)
 }
 
-// forgetAdoptions drops what is remembered of journals that are gone.
+// forgetAdoptions drops the state of deleted journals.
 func (x *Exporter) forgetAdoptions(refs []storage.JournalRef) {
 	x.adoptions = slices.DeleteFunc(x.adoptions, func(a adoption) bool {
 		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool { return ref.Member == a.member && ref.Shard == a.shard })

@@ -36,8 +36,8 @@ func view(members ...string) func() ([]string, bool) {
 	return func() ([]string, bool) { return members, true }
 }
 
-// TestTakesOver: what nodes that are gone have listed is shipped from the logs, and their
-// journals are deleted; those of a member stay.
+// TestTakesOver: conversations listed by nodes that are gone are shipped from the logs, and their
+// journals are deleted. Journals of members stay.
 func TestTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -77,8 +77,8 @@ func TestTakesOver(t *testing.T) {
 	})
 }
 
-// TestTakesOverIntoItsOwnJournal: with a dead sink the journal of the dead goes once the
-// own one has landed, and who takes over from that one ships it all.
+// TestTakesOverIntoItsOwnJournal: with a failing sink, an adopted journal is deleted once the own one
+// has landed. A node that takes over that one ships everything.
 func TestTakesOverIntoItsOwnJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -110,8 +110,8 @@ func TestTakesOverIntoItsOwnJournal(t *testing.T) {
 	})
 }
 
-// TestSweepsWhenAsked: a change of the members need not wait, an unknown view changes
-// nothing, and what a paused node lands later is found too.
+// TestSweepsWhenAsked: a change of the members is handled immediately, an unknown view changes
+// nothing, and a journal that a paused node lands later is found too.
 func TestSweepsWhenAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -139,7 +139,7 @@ func TestSweepsWhenAsked(t *testing.T) {
 	})
 }
 
-// TestDamagedJournalHoldsUpNoOther, and it is left for people to look at.
+// TestCorruptJournalDelaysNoOther, and it is kept for inspection.
 func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -160,8 +160,8 @@ func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTakenOverWhileOpen: what is open here goes on with its offers, whether it was opened
-// or adopted first.
+// TestTakenOverWhileOpen: offers of an open conversation continue, whether it was opened or adopted
+// first.
 func TestTakenOverWhileOpen(t *testing.T) {
 	for name, early := range map[string]bool{"opened first": false, "adopted first": true} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestTakenOverWhileOpen(t *testing.T) {
 				b := memory(t)
 				x := newLogbook(t, storage.NewLogs(b, nil), "x")
 				a := newSink(t, "a")
-				for range 2 { // The dead node has exported them.
+				for range 2 { // exported by the crashed node
 					a.take(project(x.append()))
 				}
 				for range 4 {
@@ -198,8 +198,8 @@ func TestTakenOverWhileOpen(t *testing.T) {
 	}
 }
 
-// TestAdoptsWhatItHasOpen: an activation that was fenced may not know it yet, so what is
-// known of its conversation here proves nothing about what another node has listed.
+// TestAdoptsOpenConversations: a fenced activation may not know it, so its state proves nothing about
+// the entries of another node.
 func TestAdoptsWhatItHasOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -220,8 +220,8 @@ func TestAdoptsWhatItHasOpen(t *testing.T) {
 	})
 }
 
-// TestAdoptsAnew: what this node has listed before proves nothing either, because
-// somebody may have taken that over and be done with it.
+// TestAdoptsAgain: own earlier journals prove nothing either, because another node may have taken them
+// over and finished.
 func TestAdoptsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -252,7 +252,7 @@ func TestAdoptsAnew(t *testing.T) {
 	})
 }
 
-// slow holds up the answers about one conversation.
+// slow delays the responses for one conversation.
 func slow(b storage.Bucket, key conversation.Key) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		err := c.Do(ctx)
@@ -263,8 +263,8 @@ func slow(b storage.Bucket, key conversation.Key) storage.Bucket {
 	})
 }
 
-// TestAdoptsWhatIsBeingRead: the end that a read has come to may be the one before another
-// node wrote what it has listed, whenever that is adopted.
+// TestAdoptsDuringARead: a read may have reached the end before another node wrote the batches that it
+// listed, whenever its journal is adopted.
 func TestAdoptsWhatIsBeingRead(t *testing.T) {
 	for at := second; at < 30*second; at += 2 * second {
 		synctest.Test(t, func(t *testing.T) {
@@ -305,8 +305,8 @@ func TestTakesOverALongLog(t *testing.T) {
 	})
 }
 
-// TestNumbersAreUsedOnce: a number whose outcome is unknown is left behind, and what
-// lands of it later is removed.
+// TestNumbersAreUsedOnce: a number with an unknown outcome is abandoned, and removed if it lands
+// later.
 func TestNumbersAreUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
@@ -343,8 +343,8 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	})
 }
 
-// TestComposedIsNotLanded: a journal on its way covers nothing, though one before it has
-// landed with the same conversation: whoever takes this node for dead may be done with that.
+// TestComposedIsNotLanded: a journal in flight covers nothing, even if an earlier one with the same
+// conversation has landed: another node may have taken that one over and finished.
 func TestComposedIsNotLanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)

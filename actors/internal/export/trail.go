@@ -11,63 +11,62 @@ import (
 // nothing is a position that covers no batch, not even the start.
 const nothing = -2
 
-// trail is how far the events of a conversation are. All fields are guarded by
-// Exporter.mu.
+// trail is the export state of a conversation. All fields are guarded by Exporter.mu.
 //
-// Invariant: exported <= taken <= tail; the batches above exported up to taken are in
-// pending items, as far as they have events.
+// Invariant: exported <= taken <= tail. Batches above exported up to taken are in pending items, if
+// they have events.
 type trail struct {
 	key      conversation.Key
-	src      observability.Source // of what follows taken; without an agent it is not known
-	exported int64                // the cursor: the last batch that all sinks have, -1 if none
-	taken    int64                // the last batch that was projected
-	tail     int64                // the last batch that is known
-	pending  int                  // items of it in the fifo
+	src      observability.Source // source after taken; unknown without an agent
+	exported int64                // the cursor: last batch that all sinks have, or -1
+	taken    int64                // last projected batch
+	tail     int64                // last known batch
+	pending  int                  // its items in the fifo
 	last     *item                // the newest of them
 
 	open   bool // an activation has it
-	unread bool // adopted: its log may go on behind tail
-	adopts int  // how often it was adopted: a read that began before proves nothing
-	queued bool // to be read, being read, or to be read later
-	asked  bool // MayLeave has said no
+	unread bool // adopted: its log may have batches beyond tail
+	adopts int  // number of adoptions: an earlier read proves nothing
+	queued bool // to be read now or later, or being read
+	asked  bool // MayLeave returned false
 
-	// Who takes over from a journal reads the log to its end, so a journal covers the
-	// batches that were known when it was composed. It does not cover those that come
-	// later: another node that takes this one for dead may have taken it over by then.
+	// A node that takes over a journal reads the logs to their end, so a journal covers the batches
+	// known when it was composed. It does not cover later ones, because another node may consider this
+	// one crashed and have taken it over by then.
 	listed  bool      // in the set of its shard
-	awaits  bool      // a journal that is still to be composed
+	awaits  bool      // awaits a journal that is not composed yet
 	asks    time.Time // since when
-	n       int64     // the newest journal that was composed with it, -1 if none
-	noted   int64     // the tail then, or nothing
-	covered int64     // what landed journals before that one cover, or nothing
+	n       int64     // newest journal composed with it, or -1
+	noted   int64     // the tail at that time, or nothing
+	covered int64     // covered by landed journals before that one, or nothing
 
 	behind  *list.Element // in Exporter.behind
 	since   time.Time     // when it fell behind
-	damaged int           // attempts to read it that found damage, in a row
-	logged  bool          // that it cannot be read was logged
+	damaged int           // consecutive reads that found corruption
+	logged  bool          // a newer version's log was logged
 }
 
-// item is the events of one batch, and of those after it that have none.
+// item holds the events of one batch; batches after it without events belong to it.
 type item struct {
 	t      *trail
-	upto   int64 // the batch that they are exported up to
+	upto   int64 // cursor after this item
 	events []observability.Event
 	bytes  int
-	came   time.Time // in memory
-	born   time.Time // when they began to wait, in memory or in the log
+	came   time.Time // when it came into memory
+	born   time.Time // when it began to wait, in memory or in the log
 }
 
-// itemBytes is what an item takes besides its events.
+// itemBytes is the memory of an item without its events.
 const itemBytes = 160
 
-// projected is a batch on its way.
+// projected is a batch with its events.
 type projected struct {
-	src    observability.Source // that holds after it
+	src    observability.Source // source after the batch
 	events []observability.Event
 	bytes  int
 }
 
-// project makes the events of a batch, unless somebody has.
+// project returns the events of a batch, from made if that is not nil.
 func (x *Exporter) project(src observability.Source, b conversation.Batch, made func() []observability.Event) (p projected, err error) {
 	defer recovered(&err)
 	src = src.After(b)
@@ -81,8 +80,8 @@ func (x *Exporter) project(src observability.Source, b conversation.Batch, made 
 	return p, nil
 }
 
-// trail returns that of a conversation, a new one if there is none. The caller holds mu,
-// as for all below.
+// trail returns the trail of a conversation, a new one if necessary. The caller holds mu, as for all
+// functions below.
 func (x *Exporter) trail(key conversation.Key) *trail {
 	t := x.trails[key]
 	if t == nil {
@@ -92,10 +91,10 @@ func (x *Exporter) trail(key conversation.Key) *trail {
 	return t
 }
 
-// done reports whether all sinks have all batches that are known.
+// done reports whether all sinks have all known batches.
 func (t *trail) done() bool { return t.exported >= t.tail && !t.unread }
 
-// take puts the next batch of a conversation in line.
+// take queues the next batch of a conversation.
 func (x *Exporter) take(t *trail, seq int64, p projected) {
 	t.src, t.taken, t.tail = p.src, seq, max(t.tail, seq)
 	switch {
@@ -121,7 +120,7 @@ func (x *Exporter) take(t *trail, seq int64, p projected) {
 	x.settle(t)
 }
 
-// hold counts bytes that events take in memory.
+// hold charges n bytes, which may be negative.
 func (x *Exporter) hold(n int) {
 	x.bytes += n
 	x.opts.Memory.Add(int64(n))
@@ -152,7 +151,7 @@ func (x *Exporter) shipped(n int) {
 	nudge(x.answered)
 }
 
-// settle draws the conclusions of a change to a trail.
+// settle updates the state that depends on a changed trail.
 func (x *Exporter) settle(t *trail) {
 	reads := t.unread || t.taken < t.tail
 	switch {
@@ -171,13 +170,13 @@ func (x *Exporter) settle(t *trail) {
 		t.asked = false
 		nudge(x.moved)
 	}
-	// One of which something waits would take the place of the next with its key.
+	// Items and readers refer to the trail: a new one for the same key would diverge.
 	if !t.open && !t.queued && t.pending == 0 {
 		delete(x.trails, t.key)
 	}
 }
 
-// enqueue has a log read if not all of it is in memory.
+// enqueue schedules a read of a log unless all of it is in memory.
 func (x *Exporter) enqueue(t *trail) {
 	if t.queued || x.ended || !t.unread && t.taken >= t.tail {
 		return
