@@ -22,7 +22,7 @@ func Respond(status int, mediaType, body string) *http.Response {
 	return res
 }
 
-// encoded returns nil for no answer, a response as it is, and any other result of a callback as its JSON.
+// encoded returns nil and responses unchanged, and encodes any other result of a callback as JSON.
 func encoded(result any) (any, error) {
 	switch v := result.(type) {
 	case nil:
@@ -52,10 +52,10 @@ func answer(w http.ResponseWriter, result any) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(body) // a client that has left gets nothing
+	_, _ = w.Write(body) // the client may be gone
 }
 
-// pass writes an answer as it is.
+// pass copies a response to w.
 func pass(w http.ResponseWriter, res *http.Response) {
 	for name, values := range res.Header {
 		w.Header()[name] = values
@@ -73,6 +73,6 @@ func pass(w http.ResponseWriter, res *http.Response) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if _, err := io.Copy(w, res.Body); err != nil {
-		panic(http.ErrAbortHandler) // half an answer is told from a whole one by a broken connection alone
+		panic(http.ErrAbortHandler) // only a broken connection marks the response as incomplete
 	}
 }

@@ -13,23 +13,26 @@ import (
 	"time"
 )
 
-// API is where a platform takes replies.
+// API is a platform's HTTP API that accepts replies.
 type API struct {
-	// URL is where its methods are, http or https without a query. It may be a secret.
+	// URL is the base of the methods: http or https, without a query. It may contain a secret.
 	URL string
-	// Token is sent as a bearer token, or, with a User, as the password. Empty: nothing is sent.
+	// Token is sent as a bearer token, or as the password if User is set. If empty, no credentials are
+	// sent.
 	Token Secret
 	User  string
-	// Client calls it. Default: one that ends after 15 s, which is less than the outbox waits.
+	// Client sends the requests. The default has a timeout of 15 s, which is shorter than that of the
+	// outbox.
 	Client *http.Client
-	// Refusals is how the platform words errors. Replies of a platform's package set it.
+	// Refusals describes the platform's error responses. The reply constructors of the platform
+	// packages set it.
 	Refusals Refusals
 }
 
-// maxAPIAnswer bounds what is read of an answer, in bytes.
+// maxAPIAnswer limits how many bytes of a response are read.
 const maxAPIAnswer = 64 << 10
 
-// Check returns an error about the URL, without it, or nil.
+// Check validates the URL. Its error does not contain the URL.
 func (a *API) Check() error {
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || strings.HasSuffix(a.URL, "/") {
@@ -38,10 +41,10 @@ func (a *API) Check() error {
 	return nil
 }
 
-// Call posts JSON, or a form if in is [url.Values], with an id for platforms that know one by the header
-// Idempotency-Key, and reads JSON into an answer that is not nil. An error is one of [outbox.Target], made of the
-// answer by [Refusals]: it has no URL, no token, and of the body the platform's code alone. The answer is read all the
-// same. Redirects are not followed.
+// Call posts in as JSON, or as a form if it is [url.Values], and decodes a JSON response into answer
+// unless that is nil. The id is sent as the Idempotency-Key header. [Refusals] classifies the response
+// into an error of [outbox.Target], which contains no URL, no token, and only the platform's code from
+// the body. The answer is decoded in that case, too. Redirects are not followed.
 func (a *API) Call(ctx context.Context, path, id string, in, answer any) error {
 	body, mediaType, err := encodeCall(in)
 	if err != nil {

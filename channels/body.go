@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// bodyWithin is how long a body may take altogether.
+	// bodyWithin is the timeout for a whole body.
 	bodyWithin = 10 * time.Second
-	// leaveWithin is how long the rest of a body is waited for that nobody reads.
+	// leaveWithin is the timeout for draining an unread body.
 	leaveWithin = 500 * time.Millisecond
 )
 
-// Header is the value of a header as the web has it: of several they are one, joined.
+// Header returns the values of a header joined by ", ", as HTTP defines it.
 func Header(h http.Header, name string) string { return strings.Join(h.Values(name), ", ") }
 
-// mediaType reports whether a body is of one of some media types, whatever its parameters. Two headers say of none.
+// mediaType reports whether the body has one of the accepted media types, ignoring parameters. A
+// repeated header matches none.
 func mediaType(h http.Header, accepted []string) bool {
 	said := h.Values("Content-Type")
 	if len(said) != 1 {
@@ -30,8 +31,8 @@ func mediaType(h http.Header, accepted []string) bool {
 	return slices.Contains(accepted, strings.ToLower(strings.Trim(got, " \t")))
 }
 
-// declaredLength is the length that a request says its body has, -1 if it says nothing. A
-// server refuses what is no number before; a request that was made otherwise is checked here.
+// declaredLength returns the declared length of the body, or -1 if there is none. It also validates
+// the header of requests that did not pass through a server.
 func declaredLength(r *http.Request) (int64, error) {
 	value := Header(r.Header, "Content-Length")
 	if value == "" {
@@ -41,7 +42,7 @@ func declaredLength(r *http.Request) (int64, error) {
 		return 0, errors.New("length is no number")
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil { // digits alone: more than there is memory for
+	if err != nil { // the digits overflow an int64
 		return 1<<63 - 1, nil
 	}
 	return n, nil
@@ -65,12 +66,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, nil
 	}
 	began, rc := time.Now(), http.NewResponseController(w)
-	_ = rc.SetReadDeadline(began.Add(bodyWithin)) // who has none does not block
+	_ = rc.SetReadDeadline(began.Add(bodyWithin)) // a writer without deadlines does not block
 	body, err := io.ReadAll(io.LimitReader(&punctual{r.Body, began.Add(bodyWithin)}, limit+1))
 	switch {
 	case int64(len(body)) > limit:
 		err = tooLong()
-	case retryable(err): // there is no room for it
+	case retryable(err): // no memory is available for the body
 	case err != nil:
 		err = &Refusal{Status: http.StatusBadRequest, Reason: "broken body", Err: err}
 	default:
@@ -82,14 +83,13 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return nil, err
 }
 
-// punctual fails once it is late: below a server that lets bodies make progress, none of its
-// reads does.
+// punctual is a reader that fails after a deadline. The server's own timeout does not apply to a slow
+// body that makes progress.
 type punctual struct {
 	io.Reader
 	until time.Time
 }
 
-// Read implements io.Reader.
 func (p *punctual) Read(b []byte) (int, error) {
 	if time.Now().After(p.until) {
 		return 0, errors.New("the body came too slowly")
@@ -97,7 +97,7 @@ func (p *punctual) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-// leaveBody has an answer not wait for a body that is not read. The connection ends.
+// leaveBody closes the connection after the response, without waiting for an unread body.
 func leaveBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor != 1 {
 		return

@@ -9,37 +9,36 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// DefaultBodyLimit is how many bytes a body has at most where a channel says nothing else.
+// DefaultBodyLimit is the default limit of a body in bytes.
 const DefaultBodyLimit = 1 << 20
 
-// Channel is one platform's way in. Implementations are safe for concurrent use.
+// Channel receives the webhooks of one platform. Implementations are safe for concurrent use.
 type Channel interface {
-	// Routes lists its endpoints, in order of declaration; at least one, and always the
-	// same. The slice is the caller's.
+	// Routes returns at least one endpoint, in order of declaration. The result is the same for each
+	// call, and the caller owns the slice.
 	Routes() []Route
 }
 
-// Route declares one endpoint, by its path relative to where the channel is mounted. It is an
-// http.Handler that serves deliveries whatever path and method a router gave it.
+// Route declares one endpoint. Its path is relative to the mount point of the channel. As an
+// http.Handler it serves requests of any path and method.
 type Route struct {
-	Method string // such as POST
-	Path   string // such as /webhook
-	// Handler serves a delivery.
+	Method  string // such as POST
+	Path    string // such as /webhook
 	Handler Handler
-	// Fail answers what Handler returns as an error. Nil logs it to slog.Default() and
-	// answers with a status alone.
+	// Fail responds to an error of Handler. If nil, the error is logged to slog.Default() and the
+	// response has a status and no body.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Handler serves deliveries. Of an error it returns nothing is written: a [*Refusal] says
-// with which status to answer, any other is of the application's callback.
+// Handler serves deliveries. It writes no response if it returns an error: a [*Refusal] carries the
+// status; any other error comes from the application's callback.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Pattern is the route below a prefix, for http.ServeMux.
+// Pattern returns the http.ServeMux pattern of the route below a prefix.
 func (rt Route) Pattern(prefix string) string { return rt.Method + " " + prefix + rt.Path }
 
-// ServeHTTP implements http.Handler. A panic of the handler is an error, unless the answer has begun: then it ends the
-// connection.
+// ServeHTTP implements http.Handler. A panic of the handler is an error; if the response has begun, it
+// closes the connection.
 func (rt Route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, err := contain.Handle("handler of a webhook", w, func(w http.ResponseWriter) error { return rt.Handler(w, r) })
 	err = contain.Logged(err)
@@ -62,22 +61,22 @@ func (rt Route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Handle mounts the routes of a channel explicitly, below a prefix such as /channels/notes.
+// Handle mounts the routes of a channel below a prefix such as /channels/notes.
 func Handle(mux *http.ServeMux, prefix string, c Channel) {
 	for _, rt := range c.Routes() {
 		mux.Handle(rt.Pattern(prefix), rt)
 	}
 }
 
-// Refusal answers a delivery with a status and no body. Reason says why in a word or two, for
-// logs and counters; it has nothing of the delivery.
+// Refusal is a response of a status without a body. Reason is one or two words for logs and counters,
+// without content of the delivery.
 type Refusal struct {
 	Status int
 	Reason string
-	Err    error // nil if nothing but the delivery is to blame
+	Err    error // nil if only the delivery is invalid
 }
 
-// Refuse returns a refusal.
+// Refuse returns a [*Refusal] with a status and a reason.
 func Refuse(status int, reason string) error { return &Refusal{Status: status, Reason: reason} }
 
 // Error implements error.
@@ -91,8 +90,8 @@ func (e *Refusal) Error() string {
 // Unwrap implements the convention of package errors.
 func (e *Refusal) Unwrap() error { return e.Err }
 
-// StatusOf is the status that an error of a [Handler] is answered with where nothing but a
-// status is: that of a refusal; 503 for what can be sent again, so that platforms do; 500.
+// StatusOf returns the status for an error of a [Handler]: that of a refusal, 503 for retryable errors
+// so that the platform sends again, or 500.
 func StatusOf(err error) int {
 	var refusal *Refusal
 	switch {
@@ -104,15 +103,15 @@ func StatusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// retryable reports whether a delivery that ended so is to be sent again: nothing of it was
-// admitted, or it is not known.
+// retryable reports whether the platform should send the delivery again, because it was not admitted
+// or its outcome is unknown.
 func retryable(err error) bool {
 	code := conversation.CodeOf(err)
 	return code == conversation.CodeUnavailable || code == conversation.CodeAdmissionUnknown
 }
 
-// WriteStatus answers with the status of an error alone. A connection with a body that nobody
-// has read ends.
+// WriteStatus responds with the status of an error and no body. It closes the connection if the
+// request body was not read.
 func WriteStatus(w http.ResponseWriter, err error) {
 	status := StatusOf(err)
 	if status == http.StatusServiceUnavailable {

@@ -20,13 +20,10 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// routes is a channel of some routes.
 type routes []channels.Route
 
-// Routes implements channels.Channel.
 func (r routes) Routes() []channels.Route { return r }
 
-// says is a handler that answers with a text.
 func says(text string) channels.Handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := io.WriteString(w, text)
@@ -67,7 +64,6 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
-// TestListed: several routes, methods in order of declaration, HEAD as a method of its own.
 func TestListed(t *testing.T) {
 	c := routes{
 		{Method: "PUT", Path: "/a", Handler: says("put")}, {Method: "POST", Path: "/a", Handler: says("post")},
@@ -102,7 +98,6 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// TestHalfAResponse: an answer that breaks off is not taken for a whole one.
 func TestHalfAResponse(t *testing.T) {
 	broken := channels.Endpoint{Method: "POST", Path: "/a", Silent: true, Accept: func(*http.Request, []byte) (channels.Call, error) {
 		return func(context.Context) (any, error) {
@@ -126,10 +121,8 @@ func TestHalfAResponse(t *testing.T) {
 
 type failing struct{}
 
-// Read implements io.Reader.
 func (failing) Read([]byte) (int, error) { return 0, errors.New("broke off") }
 
-// TestSecretIsHidden: a secret shows itself in no format.
 func TestSecretIsHidden(t *testing.T) {
 	const text = "xoxb-very-secret"
 	s := channels.Secret(text)
@@ -155,12 +148,13 @@ func TestSecretIsHidden(t *testing.T) {
 	}
 }
 
-// FuzzCodes: what is taken for a signature has one spelling, but for the case of digits.
+// FuzzCodes verifies that a signature has one accepted encoding, except for the case of hexadecimal
+// digits.
 func FuzzCodes(f *testing.F) {
 	sum := sha256.Sum256(nil)
 	f.Add("sha256=" + hex.EncodeToString(sum[:]))
 	f.Add(base64.StdEncoding.EncodeToString(sum[:]))
-	f.Add(strings.Replace(base64.StdEncoding.EncodeToString(sum[:]), "U=", "V=", 1)) // bits that nothing is made of
+	f.Add(strings.Replace(base64.StdEncoding.EncodeToString(sum[:]), "U=", "V=", 1)) // non-zero padding bits
 	f.Add("sha256=" + strings.Repeat("G", 64))
 	f.Fuzz(func(t *testing.T, value string) {
 		if code, ok := channels.HexCode(value, "sha256=", sha256.Size); ok &&
@@ -173,7 +167,7 @@ func FuzzCodes(f *testing.F) {
 	})
 }
 
-// FuzzEscape: every text has one segment, and no other segment is taken for it.
+// FuzzEscape verifies that Escape and Unescape are inverse.
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"a:b", "é", "%3A", "%3a", "a b", "", "\xff", "%", "%4", "%4G", "%ED%A0%80", "-_.!~*'()"} {
 		f.Add(s)
@@ -197,11 +191,10 @@ func sum(s string) string {
 	return hex.EncodeToString(b[:])
 }
 
-// TestPanicOfAHandler: a handler of a route that panics has failed, unless its answer has begun.
 func TestPanicOfAHandler(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler channels.Handler
-		status  int // 0 for a connection that ends
+		status  int // 0 for a closed connection
 	}{
 		"panic":     {func(http.ResponseWriter, *http.Request) error { panic("confidential") }, http.StatusTeapot},
 		"no return": {func(http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil }, http.StatusTeapot},
@@ -233,12 +226,10 @@ func TestPanicOfAHandler(t *testing.T) {
 	}
 }
 
-// brokenRoutes is a channel whose Routes fails.
 type brokenRoutes struct{ act func() }
 
 func (c brokenRoutes) Routes() []channels.Route { c.act(); return nil }
 
-// TestRoutesOfFailingChannels: a Routes that panics or ends its goroutine is an error with its cause.
 func TestRoutesOfFailingChannels(t *testing.T) {
 	for name, tt := range map[string]struct {
 		act  func()

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// character returns the length in bytes of the character that a text begins with, as people see it: an extended
-// grapheme cluster of Unicode. Where the rules need tables that the standard library lacks, code points are kept
-// together that could be apart.
+// character returns the length in bytes of the first extended grapheme cluster of a text. Where the
+// Unicode rules need tables that the standard library lacks, it joins code points that the rules may
+// separate.
 func character(text string) int {
 	prev, n := utf8.DecodeRuneInString(text)
 	flags, linked := 0, false
@@ -25,10 +25,10 @@ func character(text string) int {
 	return n
 }
 
-// regional reports whether two of a code point make a flag.
+// regional reports whether the code point is a regional indicator; two of them are a flag.
 func regional(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 
-// joins reports whether no character ends between two code points.
+// joins reports whether two adjacent code points belong to the same character.
 func joins(prev, next rune) bool {
 	switch {
 	case prev == '\r' && next == '\n':
@@ -37,7 +37,7 @@ func joins(prev, next rune) bool {
 		return false
 	case extends(next), prepends(prev):
 		return true
-	case prev == 0x200D: // the joiner of emojis and of scripts
+	case prev == 0x200D: // zero-width joiner
 		return next > unicode.MaxASCII
 	}
 	return joinsHangul(prev, next)
@@ -47,7 +47,7 @@ func control(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) || unicode.Is(unicode.Cf, r) && !extends(r) && !prepends(r)
 }
 
-// extends reports whether a code point belongs to the one before it.
+// extends reports whether a code point extends the preceding one.
 func extends(r rune) bool {
 	switch {
 	case r < 0x300:
@@ -58,7 +58,7 @@ func extends(r rune) bool {
 	return r >= 0x1F3FB && r <= 0x1F3FF || r >= 0xE0020 && r <= 0xE007F
 }
 
-// prepends reports whether a code point belongs to the one after it.
+// prepends reports whether a code point attaches to the following one.
 func prepends(r rune) bool { return r >= 0x600 && unicode.Is(unicode.Prepended_Concatenation_Mark, r) }
 
 // linker reports whether a code point joins consonants of Indic scripts.
@@ -70,7 +70,7 @@ func linker(r rune) bool {
 	return false
 }
 
-// joinsHangul reports whether two code points are of one syllable.
+// joinsHangul reports whether two code points belong to one syllable.
 func joinsHangul(prev, next rune) bool {
 	leading := func(r rune) bool { return r >= 0x1100 && r <= 0x115F || r >= 0xA960 && r <= 0xA97C }
 	vowel := func(r rune) bool { return r >= 0x1160 && r <= 0x11A7 || r >= 0xD7B0 && r <= 0xD7C6 }

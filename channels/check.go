@@ -12,8 +12,9 @@ import (
 
 var method = regexp.MustCompile(`^[A-Z]+$`)
 
-// RoutesOf returns the routes that a channel declares. Its error names the route that lacks a method in upper case, a
-// path of plain segments behind a slash, or a handler, or that is declared twice, or how Routes failed.
+// RoutesOf returns the routes of a channel after validating them. A route needs an upper-case method,
+// a path of plain segments after a slash, a handler, and must be unique. A panic of Routes is an
+// error.
 func RoutesOf(c Channel) ([]Route, error) {
 	routes, err := contain.Do("routes of the channel", func() ([]Route, error) { return c.Routes(), nil })
 	switch {

@@ -13,51 +13,50 @@ import (
 )
 
 const (
-	// KeepDeliveries is how long a delivery's id is known at least: longer than platforms send
-	// again.
+	// KeepDeliveries is the minimum time for which delivery ids are remembered. It exceeds the retry
+	// period of the platforms.
 	KeepDeliveries = 8 * 24 * time.Hour
-	// answerBefore is how long before the platform's deadline a delivery is given up.
+	// answerBefore is the margin by which Deliver times out before the platform's deadline.
 	answerBefore = 500 * time.Millisecond
-	// maxKey is the longest key of an admission, in characters; a longer one is hashed.
+	// maxKey is the longest admission key in characters; a longer one is hashed.
 	maxKey = 256
-	// maxInstanceID is the longest id of a conversation, in bytes.
+	// maxInstanceID is the longest conversation id in bytes.
 	maxInstanceID = 512
-	// againIn is what a platform is asked to wait for that could not be served in time.
+	// againIn is the Retry-After of a delivery that timed out.
 	againIn = time.Second
 )
 
-// Delivery is what a webhook says to a conversation: a message of a user or, with a SignalType,
-// a signal of a system.
+// Delivery is a message of a user to a conversation or, if SignalType is set, a signal of a system.
 type Delivery struct {
-	// Channel is the name of the channel, such as "slack". A delivery's id is its own in it.
+	// Channel is the name of the channel, such as "slack". Delivery ids are unique per channel.
 	Channel string
-	// Agent and InstanceID are the address of the conversation, which begins if there is none.
-	// An instance id has 1 to 512 bytes of UTF-8, and is neither "." nor "..".
+	// Agent and InstanceID identify the conversation, which is created if it does not exist. An
+	// instance id has 1 to 512 bytes of UTF-8, and is neither "." nor "..".
 	Agent, InstanceID string
-	// DeliveryID is the platform's, the same whenever the delivery is sent. Empty is the digest of the body of the
-	// webhook, for platforms that give none; several without an id in one request differ by their order.
+	// DeliveryID is the platform's id of the delivery, which must not change when the platform sends
+	// again. If empty, the digest of the webhook's body is used; several such deliveries of one
+	// request differ by their order.
 	DeliveryID string
-	// Text is what the user writes, or the body of the signal.
+	// Text is the text of the user, or the body of the signal.
 	Text string
-	// SignalType makes it a signal, with these attributes and this name of its element, which
-	// may both be left out.
+	// SignalType makes the delivery a signal, with optional attributes and an optional element name.
 	SignalType string
 	Attributes map[string]string
 	TagName    string
-	// Notify is the target of the outbox that brings the reply back, such as one of [Replies]. Empty is
-	// none but those of the agent.
+	// Notify is the outbox target for the reply, such as one of [Replies]. If empty, only the targets
+	// of the agent are notified.
 	Notify string
-	// ReplyAddress is where the reply goes, of 1 to 1024 bytes of UTF-8: what InstanceID of the platform's package makes
-	// of the message. Empty is the place that InstanceID names, so a conversation of another name, or of several chats,
-	// needs it. A message that the agent dispatches to its conversation while it works on the delivery has the same.
+	// ReplyAddress is the destination of the reply, 1 to 1024 bytes of UTF-8, as the platform
+	// package's InstanceID returns it. If empty, the reply goes to the place that InstanceID names, so
+	// set it if the conversation has another name or covers several chats. Messages that the agent
+	// dispatches to its own conversation while it handles the delivery inherit the address.
 	ReplyAddress string
-	// InitialData is what the agent is handed if the delivery begins the conversation: any value
-	// with JSON. Nil is none.
+	// InitialData is passed to the agent if the delivery creates the conversation. It may be any value
+	// that encodes as JSON, or nil.
 	InitialData any
 }
 
-// Key is the key of the admission: the channel's name and the delivery's id, or the hash of
-// them if they are long.
+// Key returns the admission key: the channel's name and the delivery id, hashed if they are too long.
 func (d *Delivery) Key() string {
 	key := "channel:" + d.Channel + ":" + d.DeliveryID
 	if utf8.ValidString(key) && utf8.RuneCountInString(key) <= maxKey {
@@ -67,16 +66,16 @@ func (d *Delivery) Key() string {
 	return "channel-sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Deliver admits a delivery to a conversation, and returns when that is durable. It is called
-// by the callback of a channel, with its context.
+// Deliver admits a delivery to a conversation, and returns once that is durable. A channel's callback
+// calls it with its own context.
 //
-// A delivery that is known by its id, from the last [KeepDeliveries] at least, is not admitted
-// again: the receipt is that of the first, deduplicated, also where its content is another, since
-// platforms count attempts in it. Such an id holds within one conversation.
+// A delivery with a known id is not admitted again: Deliver returns the receipt of the first one,
+// marked as deduplicated. That holds within one conversation for at least [KeepDeliveries], even if
+// the content differs, because platforms count attempts in it.
 //
-// An error is a [*conversation.Error]. Half a second before the platform's deadline, if the
-// channel knows one, it is runtime_unavailable at the latest, which a channel answers with 503:
-// the platform sends again, and is admitted once.
+// An error is a [*conversation.Error]. If the channel knows the platform's deadline, Deliver fails
+// with runtime_unavailable half a second before it. The channel then responds 503, the platform sends
+// again, and the delivery is admitted once.
 func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conversation.Receipt, error) {
 	arrived, _ := ctx.Value(arrivalKey{}).(*arrival)
 	if arrived == nil {
@@ -110,7 +109,7 @@ func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conve
 		return receipt, nil
 	case retryable(err), admitting.Err() != nil && ctx.Err() == nil:
 		note(ctx, ResultUnavailable, "")
-		// Its key is the platform's business, and no caller's.
+		// the key belongs to the platform and is not shown
 		return receipt, conversation.Unavailable(againIn, err)
 	default:
 		note(ctx, ResultRefused, "")
@@ -118,7 +117,7 @@ func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conve
 	return receipt, err
 }
 
-// first is the receipt of the delivery that came before, as far as a conflict tells.
+// first returns the receipt of the earlier delivery, as far as the conflict contains it.
 func first(conflict error) conversation.Receipt {
 	var e *conversation.Error
 	receipt := conversation.Receipt{Deduplicated: true}
@@ -133,7 +132,7 @@ func first(conflict error) conversation.Receipt {
 	return receipt
 }
 
-// admission checks what no conversation would.
+// admission validates the fields that the conversation does not check.
 func (d *Delivery) admission() (conversation.Admission, error) {
 	invalid := func(text string) (conversation.Admission, error) {
 		return conversation.Admission{}, conversation.Errorf(conversation.CodeInvalidRequest, "%s", text)

@@ -21,18 +21,16 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// dispatcher is a conversation.Dispatcher of which Admit is said.
 type dispatcher struct {
 	conversation.Dispatcher
 	admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
 }
 
-// Admit implements conversation.Dispatcher.
 func (d dispatcher) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	return d.admit(ctx, a)
 }
 
-// minimal is a delivery with what one needs.
+// minimal returns a delivery with only the required fields.
 func minimal() channels.Delivery {
 	return channels.Delivery{Channel: "notes", Agent: "a", InstanceID: "i", DeliveryID: "evt_1", Text: "Hello."}
 }
@@ -124,7 +122,7 @@ func TestDeliverRefuses(t *testing.T) {
 	}
 }
 
-// hook is a listed channel whose every POST is delivered, and what its handler logs.
+// hook serves a channel that delivers every POST, and returns its log.
 func hook(t *testing.T, deadline time.Duration, to conversation.Dispatcher, d func(*http.Request) channels.Delivery) (*parleyhttp.Handler, *bytes.Buffer) {
 	t.Helper()
 	e := channels.Endpoint{Method: "POST", Path: "/webhook", Deadline: deadline, Accept: func(r *http.Request, _ []byte) (channels.Call, error) {
@@ -157,7 +155,8 @@ func post(h http.Handler, body string, headers ...string) *httptest.ResponseReco
 	return w
 }
 
-// TestOutcomes: what becomes of a delivery is answered, counted and logged, without its content.
+// TestOutcomes verifies status, counter and log of each result; none of them contains content of the
+// delivery.
 func TestOutcomes(t *testing.T) {
 	conflict := conversation.Errorf(conversation.CodeSubmissionConflict, "confidential")
 	conflict.Meta = map[string]any{"submissionId": "sub_7"}
@@ -216,8 +215,6 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// TestDeliverBeforeTheDeadline: half a second before the platform gives up it is asked to send
-// again.
 func TestDeliverBeforeTheDeadline(t *testing.T) {
 	for name, tt := range map[string]struct{ deadline, takes, want time.Duration }{
 		"in time": {5 * time.Second, 4 * time.Second, 4 * time.Second}, "too late": {5 * time.Second, 6 * time.Second, 4500 * time.Millisecond},
@@ -247,7 +244,6 @@ func TestDeliverBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// TestDeliverCarriesTheTrace: the submission belongs to the trace of the webhook.
 func TestDeliverCarriesTheTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var got conversation.Trace
@@ -260,8 +256,8 @@ func TestDeliverCarriesTheTrace(t *testing.T) {
 	}
 }
 
-// TestRedeliveryAfterThreeDays: a platform sends again for days, with another number of the
-// attempt; a busy conversation has more admissions meanwhile than keys are kept of.
+// TestRedeliveryAfterThreeDays redelivers for days with a new attempt number, after more admissions
+// than the conversation keeps keys.
 func TestRedeliveryAfterThreeDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Stall() })
@@ -280,7 +276,7 @@ func TestRedeliveryAfterThreeDays(t *testing.T) {
 		first := deliver("evt_0", 1)
 		for n := range 1001 {
 			deliver(fmt.Sprint("other_", n), 1)
-			if n%500 == 499 { // What waits is aborted, which is cheaper than to answer it.
+			if n%500 == 499 { // Aborting queued work is cheaper than running it.
 				if _, err := h.Runtime().Abort(t.Context(), conversation.Address{Agent: "notes", ID: "w"}); err != nil {
 					t.Fatal(err)
 				}

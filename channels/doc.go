@@ -1,30 +1,29 @@
-// Package channels is the seam to platforms that send webhooks: what a verified way in is,
-// and what all of them have in common.
+// Package channels receives webhooks of messaging and payment platforms and delivers them to
+// conversations. It has what all platforms share: routes, the order of checks, secrets, results and
+// replies.
 //
-// A channel, such as channels/notes, is made by an application with a callback, and mounted
-// in one of two ways: listed in the options of package http, which serves it at
-// /channels/<name>/webhook beside the agents, or explicitly, since every [Route] is an
-// http.Handler:
+// An application makes a [Channel], such as one of channels/notes, with a callback. It mounts the
+// channel in one of two ways: in the options of package http, which serves it at
+// /channels/<name>/webhook, or explicitly, since every [Route] is an http.Handler:
 //
 //	mux.Handle("POST /channels/notes/webhook", notes.Route())
 //
 // Guarantees:
 //
-//  1. A callback sees only deliveries that were verified, over the exact bytes that came, in
-//     constant time. Nothing of a body is parsed before.
-//  2. The checks have one order, see [Endpoint]. The first that fails answers, with a status
-//     and no body, and the callback is not called.
-//  3. A body is bounded in bytes, declared or streamed, and in time. One that is declared too
-//     large is not read.
-//  4. What a callback returns is the answer, see [Call]; an error of one goes to the error
-//     handler of the mount, unless its platform is told nothing.
-//  5. A header that comes twice is one value with a comma in it, as the web has it, and so
-//     fits no grammar of a signature.
+//  1. A callback sees only verified deliveries. Verification covers the exact bytes of the body, runs in constant time,
+//     and precedes parsing.
+//  2. The checks have one order, see [Endpoint]. The first that fails responds with a status and no body, and the
+//     callback is not called.
+//  3. A body is limited in bytes, declared or streamed, and in time. A body whose declared length exceeds the limit is
+//     not read.
+//  4. The result of a callback is the response, see [Call]. Its error goes to the error handler of the mount, unless the
+//     endpoint is Silent.
+//  5. A repeated header is one value joined by commas, and so fits no grammar of a signature.
 //
-// Channels keep no state: they neither drop what comes twice nor put it in order. They are
-// safe for concurrent use and start no goroutine.
+// Channels keep no state: they neither drop duplicates nor restore order. They are safe for concurrent
+// use and start no goroutine.
 //
 // To implement a channel, make an [Endpoint] for each of its routes and run the suite
-// channels/channeltest. [Replies] bring back what agents
-// say, through the outbox. The package knows conversations by package conversation alone.
+// channels/channeltest. [Replies] send the answers of agents back through the outbox. The package must
+// import no runtime: of conversations it knows package conversation only.
 package channels

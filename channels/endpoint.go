@@ -9,40 +9,39 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Call is what a channel makes of a verified delivery: the application's callback, with what
-// it is given. Of its result nil is an empty 200, an [*http.Response] is the answer as it is,
-// a [Later] is called for another, and anything else is answered as JSON; a value that has no
-// JSON is an error.
+// Call runs the application's callback for a verified delivery. A nil result is an empty 200. An
+// [*http.Response] is sent unchanged. A [Later] is called for the result. Any other result is sent as
+// JSON; it is an error if it does not encode.
 type Call func(ctx context.Context) (any, error)
 
-// Later is a result that comes later: it is waited for.
+// Later is a deferred result: the endpoint calls it and waits for its result.
 type Later func(ctx context.Context) (any, error)
 
-// Endpoint is what [Endpoint.Route] makes a route of. The order of its checks: media type
-// (415); the declared length, its form (400) and size (413); Early; the body, its size (413)
-// and whether it came whole (400); Accept; the callback.
+// Endpoint describes a route. Its checks run in this order: media type (415); the declared length, its
+// form (400) and size (413); Early; the body, its size (413) and completeness (400); Accept; the
+// callback.
 type Endpoint struct {
 	Method, Path string
-	// MediaTypes are those of a body, in lower case; none for an endpoint without a body.
+	// MediaTypes are the accepted media types in lower case; none for an endpoint without a body.
 	MediaTypes []string
-	// BodyLimit is the largest body in bytes. 0 is [DefaultBodyLimit].
+	// BodyLimit is the largest body in bytes. If 0, it is [DefaultBodyLimit].
 	BodyLimit int64
-	// Early checks headers before the body is read. Nil checks nothing.
+	// Early checks headers before the body is read. It may be nil.
 	Early func(http.Header) error
-	// SizeLast has Early checked before the declared size.
+	// SizeLast runs Early before the check of the declared size.
 	SizeLast bool
-	// MalformedLength is the status of a length that is no number. 0 is 400.
+	// MalformedLength is the status for a malformed Content-Length. If 0, it is 400.
 	MalformedLength int
-	// Lasting returns the part of a body that is the same whenever the platform sends it, for deliveries without an id.
-	// Nil is all of it.
+	// Lasting returns the part of a body that does not change when the platform sends again. It
+	// identifies deliveries without an id. If nil, it is the whole body.
 	Lasting func(body []byte) []byte
 	// Accept verifies the exact bytes of a body, then parses them. Its error is a [*Refusal].
 	Accept func(r *http.Request, body []byte) (Call, error)
-	// Deadline is how long the platform waits for an answer; 0 is not known. [Deliver] is over
-	// half a second before.
+	// Deadline is the platform's response timeout; 0 if unknown. [Deliver] times out half a second
+	// earlier.
 	Deadline time.Duration
-	// Silent answers an error or a panic of the callback, and a result that has no JSON, by a
-	// status alone.
+	// Silent responds with a status only if the callback fails or panics, or if its result does not
+	// encode as JSON.
 	Silent bool
 }
 
@@ -57,13 +56,13 @@ func (e Endpoint) Route() Route {
 	return Route{Method: e.Method, Path: e.Path, Handler: e.serve}
 }
 
-// Only is what a channel of one route embeds.
+// Only implements [Channel] for embedding in channels of one route.
 type Only struct{ route Route }
 
-// Only returns the endpoint as a channel's only one.
+// Only returns a channel whose only route is the endpoint's.
 func (e Endpoint) Only() Only { return Only{e.Route()} }
 
-// Route is the channel's one route.
+// Route returns the channel's only route.
 func (o Only) Route() Route { return o.route }
 
 // Routes implements [Channel].
@@ -88,7 +87,7 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// arrived notes what [Deliver] has to know of the request.
+// arrived records the parts of a request that [Deliver] needs.
 func (e *Endpoint) arrived(r *http.Request) *arrival {
 	a := &arrival{trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate"))}
 	if e.Deadline > 0 {
@@ -142,7 +141,7 @@ func (e *Endpoint) checkHeaders(r *http.Request) error {
 	return tooLarge
 }
 
-// resultOf calls a callback, and what it puts off, and encodes the result.
+// resultOf calls a callback, and any [Later] it returns, and encodes the result.
 func resultOf(ctx context.Context, call Call) (any, error) {
 	result, err := call(ctx)
 	for err == nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/parleyrun/parley/channels/messenger"
 )
 
-// A bot that answers in the platform's form of a method call, mounted explicitly.
+// Mount a bot that responds with a method call of the platform.
 func Example() {
 	bot, err := messenger.New(&messenger.Options{
 		SecretToken: "of-the-registration",
 		Webhook: func(_ context.Context, in messenger.Incoming) (any, error) {
 			m, err := in.Update.Message()
 			if m == nil || err != nil {
-				return nil, err // not for us
+				return nil, err // the update has no conversation
 			}
 			id, err := messenger.InstanceID(m.Ref())
 			fmt.Println("update", in.Update.ID, "for", id)
@@ -45,7 +45,7 @@ func Example() {
 	// 200 {"chat_id":42,"method":"sendMessage","text":"Hello, Ada"}
 }
 
-// A channel of one's own: what it checks beside the order that all have.
+// Define a custom channel that verifies a secret.
 func ExampleEndpoint() {
 	const secret = channels.Secret("shared with the platform")
 	endpoint := channels.Endpoint{

@@ -8,13 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// unescaped are the characters of an instance id's segment that stand for themselves, beside
-// letters and digits.
+// unescaped lists the characters that Escape keeps, in addition to letters and digits.
 const unescaped = "-_.!~*'()"
 
-// Escape writes a text as one segment of an instance id: all but letters, digits and
-// -_.!~*'() as the bytes of UTF-8 in upper-case hexadecimal. ok is false for a text that is
-// empty or not UTF-8.
+// Escape encodes a text as one segment of an instance id. Letters, digits and -_.!~*'() are kept;
+// other bytes of UTF-8 are percent-encoded in upper case. ok is false if the text is empty or not
+// UTF-8.
 func Escape(s string) (segment string, ok bool) {
 	if s == "" || !utf8.ValidString(s) {
 		return "", false
@@ -31,7 +30,7 @@ func Escape(s string) (segment string, ok bool) {
 	return b.String(), true
 }
 
-// Unescape is the inverse of Escape. It takes what Escape has written and nothing else.
+// Unescape is the inverse of Escape. It rejects segments that Escape does not produce.
 func Unescape(segment string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(segment); i++ {
@@ -50,7 +49,7 @@ func Unescape(segment string) (string, bool) {
 	return s, ok && again == segment
 }
 
-// nibble is a digit of upper-case hexadecimal; of another it is anything.
+// nibble decodes an upper-case hexadecimal digit; the result is undefined for other bytes.
 func nibble(c byte) byte {
 	if c >= 'A' {
 		return c - 'A' + 10
@@ -62,8 +61,8 @@ func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(unescaped, c) >= 0
 }
 
-// FitID returns an id of a conversation that a text makes: the text, or its beginning and its SHA-256 if it has more than
-// 512 bytes or is "." or "..", which URL libraries remove from the address of the conversation.
+// FitID returns a conversation id for a text: the text itself, or a prefix and its SHA-256. The hash
+// replaces texts of more than 512 bytes, and "." and "..", which URL libraries remove from a path.
 func FitID(text string) string {
 	if len(text) <= maxInstanceID && !isDots(text) {
 		return text
@@ -75,8 +74,8 @@ func FitID(text string) string {
 
 func isDots(id string) bool { return id == "." || id == ".." }
 
-// JoinID makes an instance id of a channel's name, a version and further parts, each escaped
-// and with a colon between them. A part may be empty. ok is false for one that is not UTF-8.
+// JoinID joins a channel's name, a version and further parts to an instance id: each is escaped, with
+// colons between. A part may be empty. ok is false if one is not UTF-8.
 func JoinID(parts ...string) (id string, ok bool) {
 	segments := make([]string, len(parts))
 	for i, part := range parts {
@@ -90,8 +89,8 @@ func JoinID(parts ...string) (id string, ok bool) {
 	return strings.Join(segments, ":"), true
 }
 
-// SplitID is the inverse of JoinID for an id that begins with some parts: it returns the rest,
-// nil for what JoinID has not written so.
+// SplitID is the inverse of JoinID for ids that begin with the given parts. It returns the remaining
+// parts, or nil if JoinID does not produce the id.
 func SplitID(id string, begin ...string) []string {
 	var parts []string
 	for segment := range strings.SplitSeq(id, ":") {

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// maxSafe are the digits of 2^53-1, the largest integer that every reader of JSON keeps.
+// maxSafe is 2^53-1, the largest integer that every JSON reader represents exactly.
 const maxSafe = "9007199254740991"
 
-// ParseLossless parses a JSON text without losing a digit of a number. A literal whose value
-// lies within ±(2^53-1) is a json.Number with its text; one whose value lies outside, in
-// whatever notation, is a string with its text, so that an identifier that no float64 keeps is
-// never taken for another. An object whose repeated member has different values is an error.
-// Objects are map[string]any, arrays []any.
+// ParseLossless parses a JSON text without losing digits of numbers. A number within ±(2^53-1) is a
+// json.Number with its literal. A number outside is a string with its literal, so that ids that
+// float64 cannot represent stay distinct. A repeated member with different values is an error. Objects
+// are map[string]any, arrays []any.
 func ParseLossless(text []byte) (any, error) {
 	if _, err := Text(text); err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func parseObject(dec *json.Decoder) (any, error) {
 	return members, err
 }
 
-// Safe reports whether the value of a literal of JSON lies within ±(2^53-1).
+// Safe reports whether a JSON number literal lies within ±(2^53-1).
 func Safe(literal string) bool {
 	mantissa, exponent := literal, ""
 	if i := strings.IndexAny(literal, "eE"); i >= 0 {
@@ -91,12 +90,12 @@ func Safe(literal string) bool {
 	if digits == "" {
 		return true
 	}
-	// The value is 0.digits times ten to the power of point.
+	// The value is 0.digits × 10^point.
 	point := len(digits) - len(fraction)
 	if exponent != "" {
 		e, err := strconv.ParseInt(exponent, 10, 32)
 		if err != nil {
-			return strings.HasPrefix(exponent, "-") // beyond a body's digits
+			return strings.HasPrefix(exponent, "-") // the exponent exceeds the number of digits of any body
 		}
 		point += int(e)
 	}
@@ -104,6 +103,6 @@ func Safe(literal string) bool {
 		return point < len(maxSafe)
 	}
 	digits = strings.TrimRight(digits, "0")
-	// As texts, a longer number of the same beginning is larger.
+	// The digits have no leading zeros, so texts compare like fractions.
 	return digits <= maxSafe
 }

@@ -49,8 +49,7 @@ func TestParseLossless(t *testing.T) {
 	}
 }
 
-// FuzzLossless: what is parsed has its digits, and a number is a number exactly if its value
-// lies within ±(2^53-1), judged by exact arithmetic.
+// FuzzLossless verifies that parsing keeps all digits, and compares Safe with exact arithmetic.
 func FuzzLossless(f *testing.F) {
 	for _, s := range []string{"9007199254740991", "-9007199254740992.0", "1e16", "0.1e17", "123.456e-7", "1e1000"} {
 		f.Add(s)
@@ -68,13 +67,13 @@ func FuzzLossless(f *testing.F) {
 			literal, number = string(v), true
 		case string:
 			if literal = v; !json.Valid([]byte(v)) || strings.TrimSpace(text) != v {
-				return // it was a string
+				return
 			}
 		default:
 			return
 		}
 		if i := strings.IndexAny(literal, "eE"); i >= 0 && len(literal)-i > 5 {
-			return // more than exact arithmetic should expand
+			return // too large for exact arithmetic
 		}
 		if literal != strings.TrimSpace(strings.TrimPrefix(text, "\ufeff")) {
 			t.Errorf("%q lost its digits: %q", text, literal)

@@ -9,14 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// errNoText says that a body is not the JSON text that it should be.
+// errNoText reports a body that is not JSON text.
 var errNoText = errors.New("body is not JSON in UTF-8")
 
-// bom begins some texts, and is no part of them.
+// bom is the byte order mark, which is skipped.
 const bom = "\xef\xbb\xbf"
 
-// Text returns the JSON text of a body: strict UTF-8, one value of any kind, a byte order mark
-// before it passed over.
+// Text returns the JSON text of a body: one value in strict UTF-8, without a leading byte order mark.
 func Text(body []byte) (json.RawMessage, error) {
 	text := bytes.TrimPrefix(body, []byte(bom))
 	if !utf8.Valid(text) || !json.Valid(text) {
@@ -25,7 +24,7 @@ func Text(body []byte) (json.RawMessage, error) {
 	return text, nil
 }
 
-// Object returns the members of a body that is a JSON object, of a repeated one the last.
+// Object returns the members of a JSON object. The last of repeated members wins.
 func Object(body []byte) (map[string]json.RawMessage, error) {
 	text, err := Text(body)
 	if err != nil {
@@ -38,7 +37,7 @@ func Object(body []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// String returns a member that is a string and not empty.
+// String returns a member that is a non-empty string.
 func String(members map[string]json.RawMessage, name string) (string, bool) {
 	var s *string
 	if raw, ok := members[name]; !ok || json.Unmarshal(raw, &s) != nil || s == nil {
@@ -47,8 +46,8 @@ func String(members map[string]json.RawMessage, name string) (string, bool) {
 	return *s, *s != ""
 }
 
-// Whole returns a member that is a non-negative integer of at most 2^53-1, written as one: neither -0 nor 5.0 nor 5e0,
-// which are other literals, and of which -1e-400 would be rounded to an integer.
+// Whole returns a member that is an integer from 0 to 2^53-1. Other notations of integers, such as -0,
+// 5.0 or 5e0, are rejected, because rounding would turn a fraction such as -1e-400 into an integer.
 func Whole(members map[string]json.RawMessage, name string) (int64, bool) {
 	literal := string(members[name])
 	if strings.Trim(literal, "0123456789") != "" || !Safe(literal) {

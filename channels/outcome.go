@@ -14,40 +14,39 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Result says in a word what became of a delivery.
+// Result is the outcome of a delivery in one word.
 type Result string
 
-// The results of deliveries. Those up to ResultInvalid are of [Deliver], the rest of channels
-// whose callback did not call it.
+// Results of deliveries. [Deliver] sets those up to ResultInvalid; the others apply if the callback
+// did not call it.
 const (
 	ResultAdmitted    Result = "admitted"
-	ResultDuplicate   Result = "duplicate"   // known by its id
-	ResultConflict    Result = "conflict"    // known by its id, with other content
-	ResultUnavailable Result = "unavailable" // 503, to be sent again
-	ResultRefused     Result = "refused"     // by the conversation
-	ResultInvalid     Result = "invalid"     // by Deliver
-	ResultOmitted     Result = "omitted"     // by [Omit]
-	ResultAnswered    Result = "answered"    // by the callback
-	ResultRejected    Result = "rejected"    // not verified, or no delivery
-	ResultFailed      Result = "failed"      // the callback did
+	ResultDuplicate   Result = "duplicate"   // known id
+	ResultConflict    Result = "conflict"    // known id with different content
+	ResultUnavailable Result = "unavailable" // 503, the platform sends again
+	ResultRefused     Result = "refused"     // rejected by the conversation
+	ResultInvalid     Result = "invalid"     // rejected by Deliver
+	ResultOmitted     Result = "omitted"     // passed to [Omit]
+	ResultAnswered    Result = "answered"    // the callback responded
+	ResultRejected    Result = "rejected"    // not verified, or not a delivery
+	ResultFailed      Result = "failed"      // the callback failed
 )
 
-// arrivalKey and outcomeKey are those of contexts.
 type (
 	arrivalKey struct{}
 	outcomeKey struct{}
 )
 
-// arrival is what an [Endpoint] notes of a request.
+// arrival is the state of a request that [Deliver] needs.
 type arrival struct {
-	until   time.Time // zero for none
+	until   time.Time // zero if unknown
 	trace   conversation.Trace
-	body    []byte       // the part that is the same whenever it is sent; nil until the body is read
-	unnamed atomic.Int64 // deliveries without an id
+	body    []byte       // the lasting part; nil until the body is read
+	unnamed atomic.Int64 // number of deliveries without an id
 }
 
-// nameless returns an id for a delivery to which the platform gave none: the digest of the body, and the number of the
-// delivery if the request has several. It is empty outside of a request.
+// nameless returns an id for a delivery without one: the digest of the body, with a number if the
+// request has several such deliveries. It is empty outside of a request.
 func (a *arrival) nameless() string {
 	if a.body == nil {
 		return ""
@@ -60,42 +59,42 @@ func (a *arrival) nameless() string {
 	return id
 }
 
-// Outcome is what becomes of one request, for who mounts a channel.
+// Outcome is the outcome of one request, for the code that mounts a channel.
 type Outcome struct {
-	// Result is what [Deliver] has noted, and later [Outcome.Done]. It is not to be read while
-	// the request is handled.
+	// Result is set by [Deliver], and by [Outcome.Done]. It must not be read while the request is
+	// handled.
 	Result Result
-	// Submission is the one that the delivery has caused, or that it repeats.
+	// Submission is the submission of the delivery, or of its first occurrence.
 	Submission conversation.SubmissionID
-	// Kind is that of [ResultOmitted].
+	// Kind is the kind passed to [Omit].
 	Kind string
 }
 
-// maxKind bounds the name of a kind of omitted deliveries, in bytes.
+// maxKind limits the kind of an omitted delivery in bytes.
 const maxKind = 64
 
-// Omit notes that a delivery of a kind is for no conversation, such as "bot" or "edited". It is counted as
-// [ResultOmitted], and each kind is logged once. A request with another result has that.
+// Omit records that a delivery of a kind, such as "bot" or "edited", addresses no conversation. It is
+// counted as [ResultOmitted] unless the request has another result. Each kind is logged once.
 func Omit(ctx context.Context, kind string) {
 	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok && o.Result == "" {
 		o.Result, o.Kind = ResultOmitted, strings.ToValidUTF8(kind[:min(len(kind), maxKind)], "")
 	}
 }
 
-// Observe returns a context under which a request is handled, and what will have become of it.
+// Observe returns a context for handling a request, and the outcome that is filled meanwhile.
 func Observe(ctx context.Context) (context.Context, *Outcome) {
 	o := &Outcome{}
 	return context.WithValue(ctx, outcomeKey{}, o), o
 }
 
-// note says what became of a delivery; of several in one request the last one counts.
+// note records the result of a delivery; the last of several in one request wins.
 func note(ctx context.Context, r Result, id conversation.SubmissionID) {
 	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok {
 		o.Result, o.Submission = r, id
 	}
 }
 
-// Done completes the outcome by what the handler has returned.
+// Done completes the outcome with the error of the handler.
 func (o *Outcome) Done(err error) {
 	var refusal *Refusal
 	switch {

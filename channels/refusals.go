@@ -11,22 +11,21 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// Refusals is how a platform words that it does not take a message, and which of its codes pass. The zero value goes by
-// the status alone.
+// Refusals classifies a platform's error responses. The zero value uses the status alone.
 type Refusals struct {
-	// Code returns the code of an error in the body of an answer, "" for none, and how long the platform asks to wait,
-	// if the body has it.
+	// Code extracts the error code and the retry delay from the body of a response. They are "" and 0
+	// if absent.
 	Code func(body []byte) (code string, wait time.Duration)
-	// Retry lists the codes after which a later attempt may succeed, whatever the status is.
+	// Retry lists codes that allow a retry, whatever the status.
 	Retry []string
-	// Permanent lists the codes after which no attempt succeeds, where the status means that one may.
+	// Permanent lists codes that rule out a retry although the status allows one.
 	Permanent []string
 }
 
-// AnswerError is an answer by which a platform refuses a call.
+// AnswerError is an error response of a platform.
 type AnswerError struct {
 	Status int
-	Code   string // the platform's, "" for none
+	Code   string // the platform's error code, or ""
 }
 
 // Error implements error.
@@ -38,7 +37,7 @@ func (e *AnswerError) Error() string {
 	return text
 }
 
-// CodeOf returns the platform's code in an error of [API.Call], "" for none.
+// CodeOf returns the platform's error code in an error of [API.Call], or "".
 func CodeOf(err error) string {
 	answer := new(AnswerError)
 	if errors.As(err, &answer) {
@@ -47,8 +46,8 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// classify returns the error of an answer, nil for none: a [*outbox.GoneError] if no other attempt would help, and a
-// [*outbox.LaterError] if the platform asks to wait.
+// classify returns the error of a response, or nil. It is a [*outbox.GoneError] if a retry cannot
+// help, and a [*outbox.LaterError] if the platform asks to wait.
 func (f Refusals) classify(res *http.Response, body []byte, now time.Time) error {
 	refused := outbox.Answered(res.StatusCode, res.Header, now)
 	var code string
@@ -72,8 +71,8 @@ func (f Refusals) classify(res *http.Response, body []byte, now time.Time) error
 	return err
 }
 
-// permanent reports whether a status means that the same call is refused again. A platform that answers 200 with an
-// error refuses the message, not the attempt.
+// permanent reports whether a retry would fail again. A platform that responds 200 with an error code
+// rejects the message, not the attempt.
 func permanent(status int, code string) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -82,7 +81,7 @@ func permanent(status int, code string) bool {
 	return status/100 == 4 || status/100 == 2 && code != ""
 }
 
-// shownCode returns a code as far as it can stand in a log.
+// shownCode sanitizes a code for logs.
 func shownCode(code string) string {
 	code = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

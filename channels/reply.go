@@ -12,49 +12,47 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// Reply is what became of a delivery, on its way back to the platform.
+// Reply is the answer to a delivery, to be sent to the platform.
 type Reply struct {
-	// ID is the same each time that the reply is handed over. A platform that takes an id of a
-	// message gets it, or [Reply.UUID], so that it shows the message once.
+	// ID is the same for each attempt to send the reply. Platforms that accept a message id get it, or
+	// [Reply.UUID], and so show the message once.
 	ID string
-	// Agent and InstanceID are those of the delivery.
+	// Agent and InstanceID identify the conversation of the delivery.
 	Agent, InstanceID string
-	// Address is where the reply goes: the ReplyAddress of the delivery, or its InstanceID if it has none.
+	// Address is the destination: the ReplyAddress of the delivery, or its InstanceID.
 	Address    string
 	Submission conversation.SubmissionID
-	// Outcome is completed, failed or aborted, and "" of a draft, which goes on. Text is what the agent said,
-	// which may be nothing, up to 24 KiB; Cut says that there is more, which stands in the conversation.
+	// Outcome is completed, failed or aborted, or "" for an unfinished draft. Text is the agent's
+	// answer, up to 24 KiB; it may be empty. Cut reports that the conversation has more of it.
 	Outcome conversation.Outcome
 	Text    string
 	Cut     bool
 }
 
-// UUID is the id in the form of a UUID, of version 8, for platforms that take no other.
+// UUID returns the id as a UUID of version 8, for platforms that require one.
 func (r *Reply) UUID() string {
 	u := sha256.Sum256([]byte(r.ID))
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// Replies is the target that Notify of a [Delivery] names, or of an agent whose conversations are all of
-// one platform: send brings each reply to the platform. It is called at least once for each, until it
-// returns nil, those of a conversation one after the other in the order of its settlements. Its errors
-// are those of [outbox.Target], and [outbox.Answered] makes them of an answer: a
-// [*outbox.LaterError] of a platform that limits, a [*outbox.GoneError] if a chat is no more.
+// Replies returns an outbox target for the Notify of a [Delivery], or for an agent whose conversations
+// all belong to one platform. It calls send for each reply, at least once, until send returns nil.
+// Replies of one conversation are sent one at a time, in the order of the settlements. Errors of send
+// are those of [outbox.Target]: a [*outbox.LaterError] for a rate limit, a [*outbox.GoneError] if the
+// chat no longer exists. [outbox.Answered] makes them of a response.
 //
-// The target is an [outbox.ReplyTarget]: a submission is replied to if a channel delivered it, and if that delivery
-// named the target or the target has the name of the channel. So is a message that the program dispatches to a
-// conversation of the channel. Any other post is a dead letter at once.
+// The target is an [outbox.ReplyTarget]. A submission gets a reply if a channel delivered it, and if
+// the delivery named the target or the target has the name of the channel. The same holds for messages
+// that the program dispatches to a conversation of the channel. Any other post becomes a dead letter.
 func Replies(send func(ctx context.Context, r Reply) error) outbox.Target { return replies(send) }
 
 type replies func(ctx context.Context, r Reply) error
 
 var _ outbox.ReplyTarget = replies(nil)
 
-// RepliesForChannel implements [outbox.ReplyTarget].
 func (replies) RepliesForChannel() {}
 
-// Deliver implements [outbox.Target].
 func (send replies) Deliver(ctx context.Context, p outbox.Post) error {
 	r, err := replyOf(p)
 	if err != nil {
@@ -63,8 +61,9 @@ func (send replies) Deliver(ctx context.Context, p outbox.Post) error {
 	return send(ctx, r)
 }
 
-// checkChannel refuses what does not reply to a channel's delivery. The bot or account of the target would speak to a
-// chat of a caller's choice: the id of the conversation names the chat, and any caller chooses an id.
+// checkChannel rejects posts that do not answer a delivery of a channel. Otherwise the bot would write
+// to a chat of the caller's choice, because the conversation id names the chat and any caller chooses
+// an id.
 func checkChannel(channel string) error {
 	if channel == "" {
 		return &outbox.GoneError{Err: errors.New("no channel delivered the submission, and a channel replies to nothing else")}
@@ -86,11 +85,11 @@ func replyOf(p outbox.Post) (Reply, error) {
 	}, nil
 }
 
-// Words are what the reply says where a message has at most so many characters: the text, an apology for what
-// has failed, and nothing, "", for what was aborted. What goes on, or is cut, ends in "…".
+// Words returns the text of the reply in at most so many characters: the answer, an apology for a
+// failure, or "" for an aborted submission. Unfinished and truncated texts end in "…".
 func (r *Reply) Words(most int) string { return r.begin(most, Characters) }
 
-// Parts returns what the reply says in as many messages as it needs, see [Split]: none of what was aborted.
+// Parts splits the text of the reply into messages, see [Split]. An aborted submission has none.
 func (r *Reply) Parts(most int, size func(text string) int) []string {
 	switch {
 	case r.Outcome == conversation.OutcomeAborted:
@@ -101,7 +100,7 @@ func (r *Reply) Parts(most int, size func(text string) int) []string {
 	return Split(r.whole(), most, size)
 }
 
-// whole returns the text of the reply, which ends in "…" if it goes on.
+// whole returns the text of the reply. It ends in "…" if it is truncated.
 func (r *Reply) whole() string {
 	if r.Cut || r.Outcome == "" {
 		return r.Text + "…"
@@ -109,7 +108,7 @@ func (r *Reply) whole() string {
 	return r.Text
 }
 
-// begin returns the first of the parts, which ends in "…" if others follow.
+// begin returns the first part. It ends in "…" if others follow.
 func (r *Reply) begin(most int, size func(text string) int) string {
 	parts := r.Parts(most, size)
 	switch len(parts) {

@@ -12,8 +12,7 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// TestReplies: a notice of a settlement is a reply, nothing else is, and what its sender says goes on to the
-// outbox.
+// TestReplies sends replies for settlement notices only, and returns the error of send to the outbox.
 func TestReplies(t *testing.T) {
 	const notice = `{"type":"submission.settled","timestamp":"2026-01-02T03:04:05Z","data":{"agent":"desk","id":"slack:v1:T:C:1","uid":"inst_1",` +
 		`"submissionId":"sub_1","outcome":"completed","text":"Done.","cut":true,"later":1}}`
@@ -41,7 +40,6 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestReplyToAddress: the address of a delivery is preferred to the id of its conversation, by drafts too.
 func TestReplyToAddress(t *testing.T) {
 	var got []string
 	target := channels.StreamedReplies(addresses{&got}, 100).(outbox.Live)
@@ -61,16 +59,14 @@ func TestReplyToAddress(t *testing.T) {
 	}
 }
 
-// addresses notes where messages are posted, or edited.
+// addresses records the addresses of posted and edited messages.
 type addresses struct{ got *[]string }
 
-// Post implements channels.Messages.
 func (a addresses) Post(_ context.Context, r channels.Reply, text string) (string, string, error) {
 	*a.got = append(*a.got, r.Address)
 	return "m", text, nil
 }
 
-// Edit implements channels.Messages.
 func (a addresses) Edit(_ context.Context, r channels.Reply, _, _ string) error {
 	*a.got = append(*a.got, r.Address)
 	return nil
@@ -87,7 +83,6 @@ func TestReplyUUID(t *testing.T) {
 	}
 }
 
-// TestWords: what is said of each outcome, within what a platform takes.
 func TestWords(t *testing.T) {
 	for want, r := range map[string]channels.Reply{
 		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},

@@ -15,15 +15,13 @@ import (
 	"time"
 )
 
-// Secret is a key or token of a platform. It shows itself nowhere: formatted, logged or
-// encoded, it is a word in its place.
+// Secret is a key or token of a platform. Formatting, logging and encoding print a placeholder.
 type Secret string
 
-// hidden is what a secret shows.
 const hidden = "[secret]"
 
-// NewSecret returns a secret that may be left out, as a pointer: an empty one was set by
-// mistake, such as from a variable that is not there, and constructors refuse it.
+// NewSecret returns a pointer for an optional secret. Constructors reject an empty secret, which is
+// usually a missing environment variable.
 func NewSecret(s string) *Secret {
 	secret := Secret(s)
 	return &secret
@@ -41,17 +39,17 @@ func (Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
 // MarshalText implements encoding.TextMarshaler.
 func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// Reveal returns what is secret.
+// Reveal returns the secret as plain text.
 func (s Secret) Reveal() string { return string(s) }
 
-// Equal compares with a value that a caller has sent, in constant time, whatever the lengths.
+// Equal compares the secret with an untrusted value in constant time, for any lengths.
 func (s Secret) Equal(sent string) bool {
 	a, b := sha256.Sum256([]byte(s)), sha256.Sum256([]byte(sent))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// Signs reports whether the secret made a code over some pieces of a message, by HMAC with a
-// hash such as sha256.New.
+// Signs reports whether code is the HMAC of the concatenated pieces under the secret, with a hash such
+// as sha256.New.
 func (s Secret) Signs(code []byte, h func() hash.Hash, pieces ...[]byte) bool {
 	mac := hmac.New(h, []byte(s))
 	for _, p := range pieces {
@@ -60,12 +58,12 @@ func (s Secret) Signs(code []byte, h func() hash.Hash, pieces ...[]byte) bool {
 	return hmac.Equal(mac.Sum(nil), code)
 }
 
-// hubCode returns the code of X-Hub-Signature-256, by which more than one platform signs a body.
+// hubCode returns the signature in X-Hub-Signature-256, a header that several platforms use.
 func hubCode(h http.Header) ([]byte, bool) {
 	return HexCode(Header(h, "X-Hub-Signature-256"), "sha256=", sha256.Size)
 }
 
-// CheckHubForm refuses headers without a well-formed X-Hub-Signature-256, for [Endpoint.Early].
+// CheckHubForm returns an error unless X-Hub-Signature-256 is well-formed. It fits [Endpoint.Early].
 func CheckHubForm(h http.Header) error {
 	if _, ok := hubCode(h); !ok {
 		return Refuse(http.StatusUnauthorized, "signature")
@@ -73,13 +71,13 @@ func CheckHubForm(h http.Header) error {
 	return nil
 }
 
-// SignsHub reports whether the secret made the X-Hub-Signature-256 of a body.
+// SignsHub reports whether X-Hub-Signature-256 is the signature of the body.
 func (s Secret) SignsHub(h http.Header, body []byte) bool {
 	sent, ok := hubCode(h)
 	return ok && s.Signs(sent, sha256.New, body)
 }
 
-// SignsAny is Signs for several secrets, of which all are tried.
+// SignsAny is Signs for several secrets. It tries all of them.
 func SignsAny(secrets []Secret, code []byte, h func() hash.Hash, pieces ...[]byte) bool {
 	found := false
 	for _, s := range secrets {
@@ -88,8 +86,8 @@ func SignsAny(secrets []Secret, code []byte, h func() hash.Hash, pieces ...[]byt
 	return found
 }
 
-// HexCode decodes a code of size bytes behind a prefix, such as "sha256=", in hexadecimal of
-// either case and nothing else.
+// HexCode decodes a code of size bytes after a prefix such as "sha256=". It accepts hexadecimal of
+// either case only.
 func HexCode(value, prefix string, size int) ([]byte, bool) {
 	if len(value) != len(prefix)+2*size || value[:len(prefix)] != prefix {
 		return nil, false
@@ -98,10 +96,9 @@ func HexCode(value, prefix string, size int) ([]byte, bool) {
 	return code, err == nil
 }
 
-// base64SHA256 is the base64 of 32 bytes.
 var base64SHA256 = regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`)
 
-// Base64Code decodes a code of SHA-256 in standard base64 with its padding, in its one spelling.
+// Base64Code decodes a SHA-256 code in canonical standard base64 with padding.
 func Base64Code(value string) ([]byte, bool) {
 	if !base64SHA256.MatchString(value) {
 		return nil, false
@@ -110,8 +107,8 @@ func Base64Code(value string) ([]byte, bool) {
 	return code, err == nil
 }
 
-// Fresh reports whether a time, in whole seconds since 1970 as a platform signs it, is within
-// a tolerance of now, in the past or in the future.
+// Fresh reports whether a timestamp, in whole seconds since 1970, is within the tolerance of now, past
+// or future.
 func Fresh(timestamp string, tolerance time.Duration) bool {
 	if strings.Trim(timestamp, "0123456789") != "" {
 		return false

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Characters measures a text in code points of Unicode.
+// Characters returns the length of a text in Unicode code points.
 func Characters(text string) int { return utf8.RuneCountInString(text) }
 
-// UTF16 measures a text in code units of UTF-16. Most emojis have two.
+// UTF16 returns the length of a text in UTF-16 code units. Most emojis have two.
 func UTF16(text string) (n int) {
 	for _, r := range text {
 		n += max(1, utf16.RuneLen(r))
@@ -17,17 +17,17 @@ func UTF16(text string) (n int) {
 	return n
 }
 
-// Bytes measures a text in bytes of UTF-8.
+// Bytes returns the length of a text in bytes of UTF-8.
 func Bytes(text string) int { return len(text) }
 
-// Split divides a text into parts that size measures as at most so much. Nil is [Characters]; the measure of a text
-// must be the sum of the measures of its characters. A text that fits is one part, unchanged; a text of white space
-// has no part.
+// Split divides a text into parts whose size is at most the limit. A nil size is [Characters]. The
+// size of a text must be the sum of the sizes of its characters. A text that fits is one unchanged
+// part; a text of white space has no parts.
 //
-// A part ends, in this order of preference, at the end of a paragraph, of a line, of a word. White space there is
-// dropped. No part ends inside a character as people see it, such as an emoji of several code points, unless that
-// alone is too long. A part that ends inside a fenced code block closes the block, and the next part opens it again,
-// unless the fence leaves no room for the code.
+// A part ends at the end of a paragraph, else of a line, else of a word. White space at a cut is
+// dropped. A cut never divides a grapheme cluster, such as an emoji of several code points, unless the
+// cluster alone exceeds the limit. A part that ends inside a fenced code block closes the block, and
+// the next part reopens it, unless the fence leaves no room for code.
 func Split(text string, most int, size func(text string) int) (parts []string) {
 	if size == nil {
 		size = Characters
@@ -46,11 +46,10 @@ func Split(text string, most int, size func(text string) int) (parts []string) {
 	return parts
 }
 
-// splitter divides one text.
 type splitter struct {
 	most int
 	size func(string) int
-	in   fence // the block that the rest of the text begins in
+	in   fence // the code block at the start of the remaining text
 }
 
 // kind is a kind of cut, in order of preference.
@@ -59,25 +58,25 @@ type kind int
 const (
 	paragraphEnd kind = iota
 	lineEnd
-	blockStart // before a block that does not fit into this part and does into the next
+	blockStart // before a block that fits into the next part only
 	codeLineEnd
 	wordEnd
 	characterEnd
-	fenceEnd // inside a line that a fence begins
+	fenceEnd // inside a line that begins with a fence
 	kinds
 )
 
-// cut is a position where a part may end.
+// cut is a possible end of a part.
 type cut struct {
 	at   int
-	fill int   // the measure of the part
-	in   fence // the block around the position
+	fill int   // the size of the part
+	in   fence // the code block at the position
 }
 
-// next returns the first part of a text that is too long, and the rest of the text.
+// next returns the first part of a text that is too long, and the remaining text.
 func (s *splitter) next(text string) (part, rest string) {
 	if 2*(s.size(s.in.head())+s.size(s.in.tail())) > s.most {
-		s.in = fence{} // no room for code beside the fence
+		s.in = fence{} // the fence leaves no room for code
 	}
 	head, code := s.in.head(), s.in.marker != ""
 	k, c := choose(s.scan(text), s.most)
@@ -95,7 +94,8 @@ func (s *splitter) next(text string) (part, rest string) {
 	return head + strings.TrimSuffix(strings.TrimSuffix(part, "\n"), "\r") + c.in.tail(), rest
 }
 
-// trimPart drops white space at both ends of a part, and empty lines before it, but the indentation of its first line.
+// trimPart trims white space of a part and blank lines before it, and keeps the indentation of the
+// first line.
 func trimPart(head, part string, code bool) string {
 	if !code {
 		part = withoutBlankLines(part)
@@ -103,7 +103,7 @@ func trimPart(head, part string, code bool) string {
 	return head + strings.TrimRight(part, " \t\r\n")
 }
 
-// withoutBlankLines drops blank lines at the start of a text.
+// withoutBlankLines removes blank lines at the start of a text.
 func withoutBlankLines(text string) string {
 	for {
 		line, rest, more := strings.Cut(text, "\n")
@@ -114,8 +114,8 @@ func withoutBlankLines(text string) string {
 	}
 }
 
-// choose returns the best of the last cuts of each kind. One that fills less than half of a part is a bad one, unless a
-// block begins there.
+// choose returns the best of the last cuts of each kind. It avoids cuts that fill less than half of a
+// part, unless a block begins there.
 func choose(last [kinds]cut, most int) (kind, cut) {
 	for k, c := range last[:fenceEnd] {
 		if c.at > 0 && (2*c.fill >= most || kind(k) == blockStart) {
@@ -130,11 +130,11 @@ func choose(last [kinds]cut, most int) (kind, cut) {
 	return kinds, cut{}
 }
 
-// scan returns the last cut of each kind that leaves a part that fits; at least one of them is there.
+// scan returns the last fitting cut of each kind. At least one exists.
 func (s *splitter) scan(text string) (last [kinds]cut) {
 	in := s.in
 	used := s.size(in.head())
-	solid := used // without white space at the end
+	solid := used // size without trailing white space
 	mark := func(k kind, at, fill int) {
 		if fill += s.size(in.tail()); fill <= s.most {
 			last[k] = cut{at, fill, in}
@@ -181,11 +181,11 @@ func (s *splitter) scan(text string) (last [kinds]cut) {
 	return last
 }
 
-// lineStart is what scan knows of a line before it reads it.
+// lineStart is the lookahead of scan at the start of a line.
 type lineStart struct {
 	at    int
-	whole int  // no part ends before: the rest of the line would open or close another block
-	block bool // the line opens a block that the next part has room for, and this one has not
+	whole int  // no cut before this position, where the rest of the line would open or close another block
+	block bool // the line opens a block that fits into the next part but not into this one
 }
 
 func (s *splitter) beginLine(text string, at, used int, in fence) lineStart {
@@ -261,7 +261,7 @@ func (f fence) after(line string) fence {
 	return f
 }
 
-// fenceOf returns the marker that a line begins with, "" for none, and what follows.
+// fenceOf returns the fence marker at the start of a line, or "", and the remaining line.
 func fenceOf(line string) (marker, info string) {
 	text := strings.TrimLeft(line, " \t")
 	for _, char := range []string{"`", "~"} {

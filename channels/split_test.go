@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// measures are the units of platforms. The last one is that of a platform whose escapes count.
+// measures are the units of platforms; the last one counts escapes.
 var measures = map[string]func(string) int{
 	"characters": channels.Characters, "UTF-16": channels.UTF16, "bytes": channels.Bytes,
 	"escaped": func(s string) int { return channels.UTF16(strings.ReplaceAll(s, "&", "&amp;")) },
@@ -62,13 +62,14 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// pieces are what random texts are made of. Characters of several code points are distinct, so that halves are seen.
+// pieces are the parts of random texts. Multi-code-point characters are distinct, so that halves are
+// detected.
 var pieces = []string{
 	"word", "a", "longerword", " ", " ", "  ", "\n", "\n", "\n\n", "\t", "\r\n", "&", "<@u1>", "é", "e\u0301\u0302", "中文字", "👩‍👩‍👧‍👦", "🇩🇪", "👍🏽", "각", "क्षि",
 	"```GO\nx := 1\n\ty()\n```\n", "\n```\n", "\n```PYTHON\n", "~~~\n", "`code`", "    indented\n", "- item\n", "\n  ```SH\n  ls -l\n  ```\n",
 }
 
-// TestSplitKeeps states the rules of all parts of random texts.
+// TestSplitKeeps verifies the rules of [channels.Split] with random texts.
 func TestSplitKeeps(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 7))
 	for range 5000 {
@@ -85,7 +86,7 @@ func TestSplitKeeps(t *testing.T) {
 	}
 }
 
-// checkParts returns the first rule that parts of a text break.
+// checkParts returns the first violated rule.
 func checkParts(text string, most int, size func(string) int, parts []string) error {
 	if size(text) <= most && len(parts) > 1 {
 		return fmt.Errorf("got %d parts, want 1 of a text that fits", len(parts))
@@ -110,7 +111,6 @@ func checkParts(text string, most int, size func(string) int, parts []string) er
 	return nil
 }
 
-// openFence reports whether a text ends inside a code block.
 func openFence(text string) bool {
 	open := ""
 	for line := range strings.Lines(text) {
@@ -125,7 +125,7 @@ func openFence(text string) bool {
 	return open != ""
 }
 
-// inside reports whether a part ends inside one of the characters of pieces.
+// inside reports whether a cut divides one of the characters of pieces.
 func inside(before, after string) bool {
 	for _, whole := range []string{"e\u0301\u0302", "👩‍👩‍👧‍👦", "🇩🇪", "👍🏽", "각", "क्षि"} {
 		for at := range whole {
@@ -134,7 +134,7 @@ func inside(before, after string) bool {
 			}
 		}
 	}
-	// Of flags the halves are letters of their own: their number tells.
+	// Halves of flags are letters of their own, so count them.
 	n := 0
 	for text := before; ; n++ {
 		r, size := utf8.DecodeLastRuneInString(text)
@@ -146,7 +146,7 @@ func inside(before, after string) bool {
 	return n%2 == 1
 }
 
-// solid returns a text without white space, fences, and capitals, of which the names of languages are made in pieces.
+// solid removes white space, fences, and the capitals of which pieces makes language names.
 func solid(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || r == '`' || r == '~' || r >= 'A' && r <= 'Z' {

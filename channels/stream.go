@@ -14,53 +14,52 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// Messages are those of a platform that lets them be edited. Errors are those of [Replies]. Messages that implement
-// [Sized], too, have a unit of their own.
+// Messages posts to a platform with editable messages. Its errors are those of [Replies]. It may
+// implement [Sized].
 type Messages interface {
-	// Post shows a text as the message of a reply, and returns what the platform calls it. If one was shown under
-	// the reply's ID before, nothing more is. The text that is shown now is returned, too.
+	// Post posts a text as the message of a reply, and returns the platform's name of the message and
+	// the visible text. If a message with the reply's ID exists, Post does not post another.
 	Post(ctx context.Context, r Reply, text string) (message, shown string, err error)
-	// Edit has the message say another text. One that says it already is no error; one that is deleted, or can be
-	// edited no longer, is [ErrNoMessage].
+	// Edit replaces the text of a message. An unchanged text is no error. A message that is deleted or
+	// no longer editable is [ErrNoMessage].
 	Edit(ctx context.Context, r Reply, message, text string) error
 }
 
-// Sized measures texts in the unit in which a platform limits its messages, see [Split].
+// Sized measures texts in the platform's unit, see [Split].
 type Sized interface {
 	Size(text string) int
 }
 
-// ErrNoMessage reports a message that cannot be edited. Its text is posted as another.
+// ErrNoMessage reports a message that cannot be edited. Its text is posted as a new message.
 var ErrNoMessage = errors.New("the message is deleted, or can be edited no longer")
 
-// StreamedReplies is [Replies] to a platform where a reply can be read while it is being said: the first of its
-// [Reply.Parts] is shown after [outbox.DraftEvery], and edited about as often until the reply is whole. Then the other
-// parts follow, each a message of its own. Only what comes last is durable, and is shown whatever becomes of drafts.
-// A message has at most so many characters, or what [Sized] measures.
+// StreamedReplies is [Replies] for platforms with editable messages. It posts the first of the
+// [Reply.Parts] after [outbox.DraftEvery], and edits it about as often until the reply is complete.
+// Then it posts the other parts as messages of their own. Only the final text is durable; it is sent
+// even if drafts fail. A message has at most so many characters, or units of [Sized].
 //
-// Drafts and the reply have one ID, made of the submission, under which they are one message, also over a death; the
-// parts after the first have that ID with their number. A process that tries again continues with the part that has
-// failed. A platform that takes no id keeps what a process that died has shown beside the whole reply.
+// Drafts and the final reply share one ID, made of the submission, and so are one message, also after
+// a crash. Later parts have that ID with their number. A retry in the same process continues with the
+// part that failed. On a platform without message ids, a draft of a crashed process stays next to the
+// complete reply.
 func StreamedReplies(m Messages, most int) outbox.Target { return newStreamed(m, most) }
 
-// PartReplies is [Replies] to a platform whose messages cannot be edited and have at most so much text, as size measures
-// it: send is called for each of the [Reply.Parts], in their order, with an ID of its own. A process that tries again
-// continues with the part that has failed; another one begins with the first.
+// PartReplies is [Replies] for platforms without editable messages, whose messages have a maximum
+// size. It calls send for each of the [Reply.Parts] in order, with an ID of its own. A retry in the
+// same process continues with the part that failed; another process begins with the first.
 func PartReplies(most int, size func(text string) int, send func(ctx context.Context, r Reply, text string) error) outbox.Target {
 	s := newStreamed(sender(send), most)
 	s.size = size
 	return Replies(s.whole)
 }
 
-// sender implements [Messages] without edits: what is sent is known to be shown.
+// sender implements [Messages] without edits: a sent text is the visible text.
 type sender func(ctx context.Context, r Reply, text string) error
 
-// Post implements [Messages].
 func (send sender) Post(ctx context.Context, r Reply, text string) (message, shown string, err error) {
 	return "sent", text, send(ctx, r, text)
 }
 
-// Edit implements [Messages].
 func (sender) Edit(context.Context, Reply, string, string) error { return nil }
 
 func newStreamed(m Messages, most int) *streamed {
@@ -71,25 +70,25 @@ func newStreamed(m Messages, most int) *streamed {
 	return s
 }
 
-// maxShown bounds how many messages are known whose replies are not whole. One that is not known is posted again,
-// under its ID.
+// maxShown limits how many messages of incomplete replies are remembered. A forgotten one is posted
+// again under its ID.
 const maxShown = 4096
 
-// message is one that is shown: its name, and the digest of its text if that is known.
+// message is a posted message: its name, and the digest of its text if known.
 type message struct {
 	name  string
 	text  [sha256.Size]byte
-	until time.Time // the platform wants it to be left alone
+	until time.Time // end of the platform's rate limit
 }
 
-// streamed is safe for concurrent use, though not for one reply.
+// streamed is safe for concurrent use, except for the same reply.
 type streamed struct {
 	messages Messages
 	most     int
 	size     func(string) int
 
 	mu    sync.Mutex
-	shown map[string]message // by the IDs of their replies
+	shown map[string]message // by reply ID
 }
 
 var (
@@ -97,10 +96,8 @@ var (
 	_ outbox.ReplyTarget = (*streamed)(nil)
 )
 
-// RepliesForChannel implements [outbox.ReplyTarget].
 func (*streamed) RepliesForChannel() {}
 
-// Show implements [outbox.Live].
 func (s *streamed) Show(ctx context.Context, d outbox.Draft) error {
 	if err := checkChannel(d.Channel); err != nil {
 		return err
@@ -112,7 +109,6 @@ func (s *streamed) Show(ctx context.Context, d outbox.Draft) error {
 	return s.show(ctx, r, r.begin(s.most, s.size))
 }
 
-// Deliver implements [outbox.Target].
 func (s *streamed) Deliver(ctx context.Context, p outbox.Post) error {
 	r, err := replyOf(p)
 	if err != nil {
@@ -122,7 +118,7 @@ func (s *streamed) Deliver(ctx context.Context, p outbox.Post) error {
 	return s.whole(ctx, r)
 }
 
-// whole shows all parts of a reply.
+// whole posts all parts of a reply.
 func (s *streamed) whole(ctx context.Context, r Reply) error {
 	parts := r.Parts(s.most, s.size)
 	for i, text := range parts {
@@ -138,7 +134,7 @@ func (s *streamed) whole(ctx context.Context, r Reply) error {
 	return nil
 }
 
-// part returns the reply under the ID of one of its parts.
+// part returns a copy of the reply with the ID of a part.
 func (r Reply) part(i int) Reply {
 	if i > 0 {
 		r.ID += "/" + strconv.Itoa(i)
@@ -146,7 +142,8 @@ func (r Reply) part(i int) Reply {
 	return r
 }
 
-// show shows a text, unless the platform wants the message to be left alone: it does not know drafts from what comes last.
+// show posts or edits a text, unless the platform rate-limits the message. The limit applies to drafts
+// and final texts.
 func (s *streamed) show(ctx context.Context, r Reply, text string) error {
 	m := s.of(r.ID)
 	if wait := time.Until(m.until); wait > 0 {
@@ -176,7 +173,7 @@ func (s *streamed) say(ctx context.Context, r Reply, m message, text string) err
 	if m.text == digest(text) {
 		return nil
 	}
-	s.know(r.ID, message{name: m.name}) // The edit may happen though its answer is lost.
+	s.know(r.ID, message{name: m.name}) // The edit may have succeeded although its response is lost.
 	err := s.messages.Edit(ctx, r, m.name, text)
 	if errors.Is(err, ErrNoMessage) {
 		again := r
@@ -190,7 +187,7 @@ func (s *streamed) say(ctx context.Context, r Reply, m message, text string) err
 	return nil
 }
 
-// digest returns that of a text, the same for all forms in which platforms give a text back.
+// digest returns the digest of a text, equal for all forms in which platforms return it.
 func digest(text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.TrimSpace(html.UnescapeString(text))))
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// wall is a platform with one message for each id.
+// wall is a fake platform with one message per id.
 type wall struct {
 	calls []string
 	shown map[string]string
-	err   error // of a call
-	after int   // so many others
+	err   error // error of a call
+	after int   // successful calls before it
 }
 
 func (w *wall) called(format string, args ...any) error {
@@ -33,7 +33,6 @@ func (w *wall) called(format string, args ...any) error {
 	return err
 }
 
-// Post implements channels.Messages.
 func (w *wall) Post(_ context.Context, r channels.Reply, text string) (message, shown string, err error) {
 	if err := w.called("post %s", text); err != nil {
 		return "", "", err
@@ -44,7 +43,6 @@ func (w *wall) Post(_ context.Context, r channels.Reply, text string) (message, 
 	return "m-" + r.ID, w.shown[r.ID], nil
 }
 
-// Edit implements channels.Messages.
 func (w *wall) Edit(_ context.Context, r channels.Reply, message, text string) error {
 	if message != "m-"+r.ID {
 		return errors.New("another message")
@@ -56,16 +54,16 @@ func (w *wall) Edit(_ context.Context, r channels.Reply, message, text string) e
 	return nil
 }
 
-// TestStreamedReplies: what a platform is asked for, by a target that has shown drafts and by one that knows
-// nothing of them.
+// TestStreamedReplies verifies the platform calls of a target that has posted drafts and of a fresh
+// one.
 func TestStreamedReplies(t *testing.T) {
 	type step struct {
-		draft, reply string // one of them
+		draft, reply string
 		outcome      string
-		err          error // of the platform
-		at           int   // how many calls before are fine
-		fine         bool  // it is made up for
-		fresh        bool  // by another process
+		err          error // error of the platform
+		at           int   // successful calls before the error
+		fine         bool  // the reply succeeds nevertheless
+		fresh        bool  // another process sends the reply
 	}
 	away := errors.New("away")
 	for name, c := range map[string]struct {

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Template is a text with places for members of a payload, such as "{user.name}: {text}": a
-// path of names, and of indexes in lists. Braces of the text are doubled.
+// Template is a text with placeholders for members of a payload, such as "{user.name}: {text}". A
+// placeholder is a path of names and list indexes. Literal braces are doubled.
 type Template struct {
 	pieces []piece
 }
 
-// piece is a text or, with a path, a place.
+// piece is a text or, with a path, a placeholder.
 type piece struct {
 	text string
 	path []string
 }
 
-// capabilities are names of members that let whoever has their value act: they have no place in
-// what is kept, or read by a model.
+// capabilities lists member names whose values grant access. Such values must not be stored or read by
+// a model.
 func capabilities() []string {
 	return []string{
 		"access_token", "callback_query", "client_secret", "guest_message", "guest_query_id", "inline_query", "pre_checkout_query", "response_url",
@@ -30,8 +30,8 @@ func capabilities() []string {
 	}
 }
 
-// ParseTemplate returns the template of a text. It refuses paths with a name of a capability,
-// such as response_url, token or guest_query_id, in any case and with or without underscores.
+// ParseTemplate parses a template. It rejects paths that name a capability, such as response_url,
+// token or guest_query_id, in any case and with or without underscores.
 func ParseTemplate(text string) (Template, error) {
 	var t Template
 	var plain strings.Builder
@@ -77,11 +77,11 @@ func checkPath(path []string) error {
 	return nil
 }
 
-// Zero reports whether the template is that of no text.
+// Zero reports whether the template is empty.
 func (t Template) Zero() bool { return len(t.pieces) == 0 }
 
-// Render returns the text for a payload as [ParseLossless] gives it. What a path does not lead
-// to is an empty text, and so is what has parts of its own; whole tells that there was none.
+// Render fills in a payload of [ParseLossless]. A missing or composite value renders as an empty text;
+// whole reports whether there was none.
 func (t Template) Render(payload any) (text string, whole bool) {
 	var b strings.Builder
 	whole = true
@@ -97,7 +97,7 @@ func (t Template) Render(payload any) (text string, whole bool) {
 	return b.String(), whole
 }
 
-// find returns the value at a path, as text.
+// find returns the scalar at a path, as text.
 func find(v any, path []string) (string, bool) {
 	for _, name := range path {
 		switch inner := v.(type) {

@@ -44,8 +44,6 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesStayOut: what lets whoever has it act is refused by its name, wherever it
-// stands in a path.
 func TestCapabilitiesStayOut(t *testing.T) {
 	for _, path := range []string{
 		"response_url", "payload.response_urls.0.response_url", "trigger_id", "token", "interaction.token", "guest_message.guest_query_id", "guest_query_id",
@@ -62,7 +60,7 @@ func TestCapabilitiesStayOut(t *testing.T) {
 	}
 }
 
-// FuzzTemplate: a template shows what it is given, and never more.
+// FuzzTemplate verifies that Render inserts the values of the payload and no more.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{"{a}", "{{a}}", "{a.b}", "}{", "{token}", "a{b}c{{d}}"} {
 		f.Add(s)
