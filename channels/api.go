@@ -36,7 +36,7 @@ const maxAPIAnswer = 64 << 10
 func (a *API) Check() error {
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || strings.HasSuffix(a.URL, "/") {
-		return errors.New("must be an http or https URL without a query and a slash at its end")
+		return errors.New("must be an http or https URL without a query or a trailing slash")
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (a *API) Call(ctx context.Context, path, id string, in, answer any) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL+path, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the URL of the platform is none")
+		return errors.New("invalid platform URL")
 	}
 	req.Header.Set("Content-Type", mediaType)
 	req.Header.Set("Idempotency-Key", id)

@@ -39,7 +39,7 @@ func declaredLength(r *http.Request) (int64, error) {
 		return r.ContentLength, nil
 	}
 	if strings.Trim(value, "0123456789") != "" {
-		return 0, errors.New("length is no number")
+		return 0, errors.New("Content-Length is not a number")
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil { // the digits overflow an int64
@@ -92,7 +92,7 @@ type punctual struct {
 
 func (p *punctual) Read(b []byte) (int, error) {
 	if time.Now().After(p.until) {
-		return 0, errors.New("the body came too slowly")
+		return 0, errors.New("read body: timeout")
 	}
 	return p.Reader.Read(b)
 }

@@ -44,7 +44,7 @@ func (rt Route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err = contain.Logged(err)
 	if err != nil && sent {
 		if !errors.Is(err, http.ErrAbortHandler) {
-			slog.ErrorContext(r.Context(), "webhook broke off", "path", r.URL.Path, "err", err)
+			slog.ErrorContext(r.Context(), "webhook response aborted", "path", r.URL.Path, "err", err)
 		}
 		panic(http.ErrAbortHandler)
 	}

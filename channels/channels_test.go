@@ -24,7 +24,7 @@ type routes []channels.Route
 
 func (r routes) Routes() []channels.Route { return r }
 
-func says(text string) channels.Handler {
+func respond(text string) channels.Handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := io.WriteString(w, text)
 		return err
@@ -32,7 +32,7 @@ func says(text string) channels.Handler {
 }
 
 func TestDeclarations(t *testing.T) {
-	ok := says("")
+	ok := respond("")
 	for name, tt := range map[string]struct {
 		routes routes
 		want   string
@@ -59,14 +59,14 @@ func TestDeclarations(t *testing.T) {
 	for _, name := range []string{"", "a/b", "a:b", "..", "a b"} {
 		c := routes{{Method: "POST", Path: "/webhook", Handler: ok}}
 		if _, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: map[string]channels.Channel{name: c}}); err == nil {
-			t.Errorf("a channel is named %q", name)
+			t.Errorf("channel name %q: got no error, want one", name)
 		}
 	}
 }
 
 func TestListed(t *testing.T) {
 	c := routes{
-		{Method: "PUT", Path: "/a", Handler: says("put")}, {Method: "POST", Path: "/a", Handler: says("post")},
+		{Method: "PUT", Path: "/a", Handler: respond("put")}, {Method: "POST", Path: "/a", Handler: respond("post")},
 		{Method: "HEAD", Path: "/b/c", Handler: func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(http.StatusNoContent); return nil }},
 	}
 	h, err := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: "/", Agent: "a"}}, &parleyhttp.Options{Channels: map[string]channels.Channel{"mine": c}})
@@ -93,12 +93,12 @@ func TestListed(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
 		if w.Code != tt.status || w.Header().Get("Allow") != tt.allow || !strings.Contains(w.Body.String(), tt.body) {
-			t.Errorf("%s %s is %d, Allow %q, %s", tt.method, tt.path, w.Code, w.Header().Get("Allow"), w.Body)
+			t.Errorf("%s %s: got %d, Allow %q, body %s", tt.method, tt.path, w.Code, w.Header().Get("Allow"), w.Body)
 		}
 	}
 }
 
-func TestHalfAResponse(t *testing.T) {
+func TestIncompleteResponse(t *testing.T) {
 	broken := channels.Endpoint{Method: "POST", Path: "/a", Silent: true, Accept: func(*http.Request, []byte) (channels.Call, error) {
 		return func(context.Context) (any, error) {
 			res := channels.Respond(200, "text/plain", "half")
@@ -115,13 +115,13 @@ func TestHalfAResponse(t *testing.T) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if _, err := io.ReadAll(res.Body); err == nil {
-		t.Error("half an answer was read as a whole one")
+		t.Error("incomplete response: got no error, want one")
 	}
 }
 
 type failing struct{}
 
-func (failing) Read([]byte) (int, error) { return 0, errors.New("broke off") }
+func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
 func TestSecretIsHidden(t *testing.T) {
 	const text = "xoxb-very-secret"
@@ -140,11 +140,11 @@ func TestSecretIsHidden(t *testing.T) {
 		string(encoded), log.String(), fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, s, s, s), fmt.Sprintf("%v %+v %#v", opts, opts, opts),
 	} {
 		if strings.Contains(shown, "very") || strings.Contains(shown, hex.EncodeToString([]byte("very"))) {
-			t.Errorf("it shows itself as %s", shown)
+			t.Errorf("secret is visible in %s", shown)
 		}
 	}
 	if s.Reveal() != text || !s.Equal(text) || s.Equal(text+"x") || s.Equal("") {
-		t.Error("it is not what it was")
+		t.Error("Reveal or Equal does not match the original secret")
 	}
 }
 
@@ -159,10 +159,10 @@ func FuzzCodes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		if code, ok := channels.HexCode(value, "sha256=", sha256.Size); ok &&
 			(len(code) != sha256.Size || "sha256="+hex.EncodeToString(code) != "sha256="+strings.ToLower(value[7:]) || value[:7] != "sha256=") {
-			t.Errorf("%q is %x", value, code)
+			t.Errorf("%q: got code %x, want another encoding rejected", value, code)
 		}
 		if code, ok := channels.Base64Code(value); ok && (len(code) != sha256.Size || base64.StdEncoding.EncodeToString(code) != value) {
-			t.Errorf("%q is %x", value, code)
+			t.Errorf("%q: got code %x, want another encoding rejected", value, code)
 		}
 	})
 }
@@ -175,12 +175,12 @@ func FuzzEscape(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if segment, ok := channels.Escape(s); ok {
 			if back, ok := channels.Unescape(segment); !ok || back != s || strings.ContainsAny(segment, ":/ ?#") {
-				t.Errorf("%q is %q, which is %q", s, segment, back)
+				t.Errorf("Escape(%q): got %q, which decodes to %q", s, segment, back)
 			}
 		}
 		if text, ok := channels.Unescape(s); ok {
 			if again, _ := channels.Escape(text); again != s {
-				t.Errorf("segment %q is %q, whose segment is %q", s, text, again)
+				t.Errorf("Unescape(%q): got %q, which encodes to %q", s, text, again)
 			}
 		}
 	})
@@ -191,14 +191,14 @@ func sum(s string) string {
 	return hex.EncodeToString(b[:])
 }
 
-func TestPanicOfAHandler(t *testing.T) {
+func TestHandlerPanics(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler channels.Handler
 		status  int // 0 for a closed connection
 	}{
 		"panic":     {func(http.ResponseWriter, *http.Request) error { panic("confidential") }, http.StatusTeapot},
 		"no return": {func(http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil }, http.StatusTeapot},
-		"it aborts": {func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) }, 0},
+		"abort":     {func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) }, 0},
 		"half way": {func(w http.ResponseWriter, _ *http.Request) error {
 			_, _ = w.Write([]byte("half"))
 			panic("confidential")
@@ -230,17 +230,17 @@ type brokenRoutes struct{ act func() }
 
 func (c brokenRoutes) Routes() []channels.Route { c.act(); return nil }
 
-func TestRoutesOfFailingChannels(t *testing.T) {
+func TestRoutesOfFailingChannel(t *testing.T) {
 	for name, tt := range map[string]struct {
 		act  func()
 		want string
 	}{
-		"panics":  {func() { panic("a defect") }, "panic: a defect"},
-		"exits":   {runtime.Goexit, "ended its goroutine"},
-		"is none": {func() {}, "declares no route"},
+		"panics":       {func() { panic("a defect") }, "panic: a defect"},
+		"exits":        {runtime.Goexit, "ended its goroutine"},
+		"returns none": {func() {}, "declares no route"},
 	} {
 		if routes, err := channels.RoutesOf(brokenRoutes{tt.act}); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("a Routes that %s: got %v, %v, want an error with %q", name, routes, err, tt.want)
+			t.Errorf("Routes %s: got %v, %v, want an error with %q", name, routes, err, tt.want)
 		}
 	}
 }

@@ -29,14 +29,14 @@ func RoutesOf(c Channel) ([]Route, error) {
 		segments := strings.Split(strings.TrimPrefix(rt.Path, "/"), "/")
 		switch {
 		case !method.MatchString(rt.Method):
-			return nil, fmt.Errorf("route %q: its method is not one in upper case", id)
+			return nil, fmt.Errorf("route %q: method must be in upper case", id)
 		case !strings.HasPrefix(rt.Path, "/"), slices.Contains(segments, ""), slices.Contains(segments, "."), slices.Contains(segments, ".."),
 			strings.ContainsAny(rt.Path, "?#{}"):
-			return nil, fmt.Errorf("route %q: its path is not one of plain segments, such as /webhook", id)
+			return nil, fmt.Errorf("route %q: path must consist of plain segments, such as /webhook", id)
 		case rt.Handler == nil:
 			return nil, fmt.Errorf("route %q: has no handler", id)
 		case seen[id]:
-			return nil, fmt.Errorf("route %q: is there twice", id)
+			return nil, fmt.Errorf("route %q: declared twice", id)
 		}
 		seen[id] = true
 	}

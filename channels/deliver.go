@@ -139,21 +139,21 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 	}
 	switch {
 	case d.Channel == "" || len(d.Channel) > conversation.MaxTarget || !utf8.ValidString(d.Channel):
-		return invalid("A delivery needs the name of its channel, of 1 to 1024 bytes of UTF-8.")
+		return invalid("The channel name of a delivery must have 1 to 1024 bytes of UTF-8.")
 	case d.DeliveryID == "":
-		return invalid("A delivery that no webhook brings needs an id: without one it would be admitted whenever it is sent.")
+		return invalid("A delivery outside of a webhook needs an id; otherwise a retry is admitted again.")
 	case d.Agent == "":
-		return invalid("A delivery names the agent it is for.")
+		return invalid("A delivery needs the name of an agent.")
 	case d.InstanceID == "" || len(d.InstanceID) > maxInstanceID || !utf8.ValidString(d.InstanceID):
-		return invalid("The instance id of a delivery has 1 to 512 bytes of UTF-8.")
+		return invalid("The instance id of a delivery must have 1 to 512 bytes of UTF-8.")
 	case isDots(d.InstanceID):
 		return invalid("The instance id of a delivery must not be \".\" or \"..\": URL libraries remove such a segment from an address. Use FitID.")
 	case len(d.ReplyAddress) > conversation.MaxTarget || !utf8.ValidString(d.ReplyAddress):
-		return invalid("The reply address of a delivery has 1 to 1024 bytes of UTF-8.")
+		return invalid("The reply address of a delivery must have 1 to 1024 bytes of UTF-8.")
 	case d.SignalType == "" && (len(d.Attributes) > 0 || d.TagName != ""):
-		return invalid("Attributes and the name of a tag belong to signals: give the delivery a signal type.")
+		return invalid("Attributes and a tag name need a signal type: set SignalType.")
 	case d.TagName != "" && !conversation.ValidTagName(d.TagName):
-		return invalid("The name of a signal's tag must match ^[A-Za-z_][A-Za-z0-9_.-]*$.")
+		return invalid("The tag name of a signal must match ^[A-Za-z_][A-Za-z0-9_.-]*$.")
 	}
 	a := conversation.Admission{
 		Address: conversation.Address{Agent: d.Agent, ID: d.InstanceID}, Key: d.Key(), KeepKey: KeepDeliveries, Dispatched: true,
@@ -168,7 +168,7 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 	}
 	data, err := json.Marshal(d.InitialData)
 	if err != nil {
-		e := conversation.Errorf(conversation.CodeInvalidRequest, "The initial data of a delivery have no JSON.")
+		e := conversation.Errorf(conversation.CodeInvalidRequest, "The initial data of a delivery cannot be encoded as JSON.")
 		e.Err = err
 		return a, e
 	}

@@ -112,11 +112,11 @@ func TestDeliverRefuses(t *testing.T) {
 			d := minimal()
 			change(&d)
 			_, err := channels.Deliver(t.Context(), dispatcher{admit: func(context.Context, conversation.Admission) (conversation.Receipt, error) {
-				t.Error("it was admitted")
+				t.Error("got an admission, want none")
 				return conversation.Receipt{}, nil
 			}}, d)
 			if conversation.CodeOf(err) != conversation.CodeInvalidRequest {
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v", err)
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func TestOutcomes(t *testing.T) {
 		"unavailable":   {conversation.Receipt{}, conversation.Unavailable(time.Second, errors.New("confidential")), 503, channels.ResultUnavailable, "result=unavailable"},
 		"not known":     {conversation.Receipt{}, unknown, 503, channels.ResultUnavailable, "result=unavailable"},
 		"refused":       {conversation.Receipt{}, conversation.Errorf(conversation.CodeInvalidRequest, "Unfit."), 400, channels.ResultRefused, "result=refused"},
-		"quarantined":   {conversation.Receipt{}, conversation.Errorf(conversation.CodeQuarantined, "Aside."), 423, channels.ResultRefused, "result=refused"},
+		"quarantined":   {conversation.Receipt{}, conversation.Errorf(conversation.CodeQuarantined, "Quarantined."), 423, channels.ResultRefused, "result=refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, log := hook(t, 0, dispatcher{admit: func(context.Context, conversation.Admission) (conversation.Receipt, error) {
@@ -183,13 +183,13 @@ func TestOutcomes(t *testing.T) {
 			}}, func(*http.Request) channels.Delivery { return minimal() })
 			w := post(h, "confidential")
 			if w.Code != tt.status || strings.Contains(w.Body.String(), "confidential") {
-				t.Errorf("answered with %d %s", w.Code, w.Body)
+				t.Errorf("got response %d %s", w.Code, w.Body)
 			}
 			if got := h.Deliveries(); !reflect.DeepEqual(got, []parleyhttp.Deliveries{{Channel: "hook", Result: tt.result, Count: 1}}) {
-				t.Errorf("counted as %+v", got)
+				t.Errorf("got counters %+v", got)
 			}
 			if !strings.Contains(log.String(), tt.log) || strings.Contains(log.String(), "Hello.") {
-				t.Errorf("logged as %s", log)
+				t.Errorf("got log %s", log)
 			}
 		})
 	}
@@ -197,20 +197,20 @@ func TestOutcomes(t *testing.T) {
 		h, _ := hook(t, 0, nil, nil)
 		w := post(h, "", "X-Forged", "1")
 		if got := h.Deliveries(); w.Code != 401 || len(got) != 1 || got[0].Result != channels.ResultRejected {
-			t.Errorf("%d, counted as %+v", w.Code, got)
+			t.Errorf("got status %d and counters %+v", w.Code, got)
 		}
 	})
 	t.Run("panic", func(t *testing.T) {
 		h, _ := hook(t, 0, nil, func(*http.Request) channels.Delivery { panic("broken") })
 		w := post(h, "")
 		if got := h.Deliveries(); w.Code != 500 || len(got) != 1 || got[0].Result != channels.ResultFailed {
-			t.Errorf("%d, counted as %+v", w.Code, got)
+			t.Errorf("got status %d and counters %+v", w.Code, got)
 		}
 	})
 	t.Run("invalid", func(t *testing.T) {
 		h, _ := hook(t, 0, nil, func(*http.Request) channels.Delivery { return channels.Delivery{} })
 		if w := post(h, ""); w.Code != 400 || h.Deliveries()[0].Result != channels.ResultInvalid {
-			t.Errorf("%d, counted as %+v", w.Code, h.Deliveries())
+			t.Errorf("got status %d and counters %+v", w.Code, h.Deliveries())
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestDeliverBeforeTheDeadline(t *testing.T) {
 					want = http.StatusServiceUnavailable
 				}
 				if took := time.Since(began); took != tt.want || w.Code != want {
-					t.Errorf("%d after %v, want %d after %v", w.Code, took, want, tt.want)
+					t.Errorf("got %d after %v, want %d after %v", w.Code, took, want, tt.want)
 				}
 			})
 		})
@@ -252,7 +252,7 @@ func TestDeliverCarriesTheTrace(t *testing.T) {
 		return conversation.Receipt{}, nil
 	}}, func(*http.Request) channels.Delivery { return minimal() })
 	if post(h, "", "Traceparent", parent, "Tracestate", "a=b"); got != (conversation.Trace{Parent: parent, State: "a=b"}) {
-		t.Errorf("the trace is %+v", got)
+		t.Errorf("got trace %+v", got)
 	}
 }
 
@@ -287,13 +287,13 @@ func TestRedeliveryAfterThreeDays(t *testing.T) {
 		deliver("another", 1)
 		for attempt := 2; attempt < 4; attempt++ {
 			if again := deliver("evt_0", attempt); !again.Deduplicated || again.SubmissionID != first.SubmissionID {
-				t.Errorf("attempt %d is %+v, the first was %+v", attempt, again, first)
+				t.Errorf("attempt %d: got receipt %+v, want %+v", attempt, again, first)
 			}
 		}
 		time.Sleep(6 * 24 * time.Hour)
 		deliver("one more", 1)
 		if again := deliver("evt_0", 4); again.Deduplicated {
-			t.Error("an id is known for ever")
+			t.Error("got a duplicate after KeepDeliveries, want a new admission")
 		}
 	})
 }

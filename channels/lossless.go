@@ -71,7 +71,7 @@ func parseObject(dec *json.Decoder) (any, error) {
 		}
 		key := name.(string)
 		if before, ok := members[key]; ok && !reflect.DeepEqual(before, v) {
-			return nil, fmt.Errorf("member %.40q has two values", key)
+			return nil, fmt.Errorf("member %.40q is repeated with another value", key)
 		}
 		members[key] = v
 	}

@@ -22,7 +22,7 @@ func TestSafe(t *testing.T) {
 		"10000000000000000000000e-6": false, "0.00000000000000000001e36": false,
 	} {
 		if got := channels.Safe(literal); got != want {
-			t.Errorf("%s is safe: %v, want %v", literal, got, want)
+			t.Errorf("Safe(%s): got %v, want %v", literal, got, want)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func TestParseLossless(t *testing.T) {
 	} {
 		got, err := channels.ParseLossless([]byte(text))
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is %#v, %v, want %#v", text, got, err, want)
+			t.Errorf("ParseLossless(%s): got %#v, %v, want %#v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{
@@ -44,7 +44,7 @@ func TestParseLossless(t *testing.T) {
 		"\xff", "\"\xed\xa0\x80\"", "\ufeff\ufeff1", strings.Repeat("[", 10001) + strings.Repeat("]", 10001),
 	} {
 		if v, err := channels.ParseLossless([]byte(text)); err == nil {
-			t.Errorf("%.40q is %v", text, v)
+			t.Errorf("ParseLossless(%.40q): got %v, want an error", text, v)
 		}
 	}
 }
@@ -76,11 +76,11 @@ func FuzzLossless(f *testing.F) {
 			return // too large for exact arithmetic
 		}
 		if literal != strings.TrimSpace(strings.TrimPrefix(text, "\ufeff")) {
-			t.Errorf("%q lost its digits: %q", text, literal)
+			t.Errorf("ParseLossless(%q): got digits %q", text, literal)
 		}
 		exact, ok := new(big.Rat).SetString(literal)
 		if ok && (exact.Abs(exact).Cmp(most) <= 0) != number {
-			t.Errorf("%s is a number: %v", literal, number)
+			t.Errorf("ParseLossless(%s): got a number: %v, want %v by exact arithmetic", literal, number, !number)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func Omit(ctx context.Context, kind string) {
 	}
 }
 
-// Observe returns a context for handling a request, and the outcome that is filled meanwhile.
+// Observe returns a context for handling a request, and the outcome that the handling fills in.
 func Observe(ctx context.Context) (context.Context, *Outcome) {
 	o := &Outcome{}
 	return context.WithValue(ctx, outcomeKey{}, o), o

@@ -66,7 +66,7 @@ func (send replies) Deliver(ctx context.Context, p outbox.Post) error {
 // an id.
 func checkChannel(channel string) error {
 	if channel == "" {
-		return &outbox.GoneError{Err: errors.New("no channel delivered the submission, and a channel replies to nothing else")}
+		return &outbox.GoneError{Err: errors.New("submission did not arrive through a channel; channels reply to nothing else")}
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func replyOf(p outbox.Post) (Reply, error) {
 	}
 	var n conversation.Notice
 	if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.SentReply == nil {
-		return Reply{}, &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}
+		return Reply{}, &outbox.GoneError{Err: errors.New("post is not a settlement notice; channels send nothing else")}
 	}
 	return Reply{
 		ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Address: cmp.Or(p.ReplyAddress, n.Data.ID), Submission: n.Data.Submission,

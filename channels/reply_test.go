@@ -16,7 +16,7 @@ import (
 func TestReplies(t *testing.T) {
 	const notice = `{"type":"submission.settled","timestamp":"2026-01-02T03:04:05Z","data":{"agent":"desk","id":"slack:v1:T:C:1","uid":"inst_1",` +
 		`"submissionId":"sub_1","outcome":"completed","text":"Done.","cut":true,"later":1}}`
-	away := errors.New("away")
+	lost := errors.New("lost")
 	for body, want := range map[string]channels.Reply{
 		notice: {ID: "post_1", Agent: "desk", InstanceID: "slack:v1:T:C:1", Address: "slack:v1:T:C:1", Submission: "sub_1", Outcome: "completed", Text: "Done.", Cut: true},
 		`{"type":"submission.settled","data":{"agent":"desk","id":"i","submissionId":"sub_2","outcome":"failed","error":{"type":"x","message":"secret"}}}`: {
@@ -24,14 +24,17 @@ func TestReplies(t *testing.T) {
 		},
 	} {
 		var got channels.Reply
-		err := channels.Replies(func(_ context.Context, r channels.Reply) error { got = r; return away }).
+		err := channels.Replies(func(_ context.Context, r channels.Reply) error { got = r; return lost }).
 			Deliver(t.Context(), outbox.Post{ID: "post_1", Channel: "bot", Body: []byte(body)})
-		if got != want || !errors.Is(err, away) {
-			t.Errorf("%s is %+v, %v", body, got, err)
+		if got != want || !errors.Is(err, lost) {
+			t.Errorf("%s: got %+v, %v", body, got, err)
 		}
 	}
 	for _, body := range []string{``, `null`, `{"paid":1}`, `{"type":"another","data":{"submissionId":"s"}}`, `{"type":"submission.settled"}`} {
-		err := channels.Replies(func(context.Context, channels.Reply) error { t.Errorf("%s was sent", body); return nil }).
+		err := channels.Replies(func(context.Context, channels.Reply) error {
+			t.Errorf("%s: got a call of send, want none", body)
+			return nil
+		}).
 			Deliver(t.Context(), outbox.Post{Channel: "bot", Body: []byte(body)})
 		var gone *outbox.GoneError
 		if !errors.As(err, &gone) {
@@ -76,10 +79,10 @@ func TestReplyUUID(t *testing.T) {
 	a, b := channels.Reply{ID: "post_1", Text: "x"}, channels.Reply{ID: "post_2"}
 	again := channels.Reply{ID: "post_1", Text: "y"}
 	if a.UUID() != again.UUID() || a.UUID() == b.UUID() {
-		t.Errorf("%s, again %s, another %s", a.UUID(), again.UUID(), b.UUID())
+		t.Errorf("got %s, then %s, and %s for another reply; want the first two equal", a.UUID(), again.UUID(), b.UUID())
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(b.UUID()) {
-		t.Errorf("%s is no UUID", b.UUID())
+		t.Errorf("got %s, want a UUID of version 8", b.UUID())
 	}
 }
 
@@ -89,7 +92,7 @@ func TestWords(t *testing.T) {
 		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Cut: true}, "Dra…": {Text: "Dra"},
 	} {
 		if got := r.Words(6); got != want {
-			t.Errorf("%+v is %q, want %q", r, got, want)
+			t.Errorf("%+v: got %q, want %q", r, got, want)
 		}
 	}
 }

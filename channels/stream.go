@@ -31,7 +31,7 @@ type Sized interface {
 }
 
 // ErrNoMessage reports a message that cannot be edited. Its text is posted as a new message.
-var ErrNoMessage = errors.New("the message is deleted, or can be edited no longer")
+var ErrNoMessage = errors.New("message is deleted or no longer editable")
 
 // StreamedReplies is [Replies] for platforms with editable messages. It posts the first of the
 // [Reply.Parts] after [outbox.DraftEvery], and edits it about as often until the reply is complete.
@@ -147,7 +147,7 @@ func (r Reply) part(i int) Reply {
 func (s *streamed) show(ctx context.Context, r Reply, text string) error {
 	m := s.of(r.ID)
 	if wait := time.Until(m.until); wait > 0 {
-		return &outbox.LaterError{After: wait, Err: errors.New("a draft was limited")}
+		return &outbox.LaterError{After: wait, Err: errors.New("draft rate-limited by the platform")}
 	}
 	err := s.say(ctx, r, m, text)
 	if later := new(outbox.LaterError); errors.As(err, &later) {

@@ -45,7 +45,7 @@ func (w *wall) Post(_ context.Context, r channels.Reply, text string) (message, 
 
 func (w *wall) Edit(_ context.Context, r channels.Reply, message, text string) error {
 	if message != "m-"+r.ID {
-		return errors.New("another message")
+		return errors.New("unknown message")
 	}
 	if err := w.called("edit %s", text); err != nil {
 		return err
@@ -65,7 +65,7 @@ func TestStreamedReplies(t *testing.T) {
 		fine         bool  // the reply succeeds nevertheless
 		fresh        bool  // another process sends the reply
 	}
-	away := errors.New("away")
+	lost := errors.New("lost")
 	for name, c := range map[string]struct {
 		steps []step
 		want  []string
@@ -75,14 +75,14 @@ func TestStreamedReplies(t *testing.T) {
 		"drafts":             {[]step{{draft: "A"}, {draft: "A b"}, {reply: "A b c"}}, []string{"post A…", "edit A b…", "edit A b c"}, "A b c"},
 		"nothing new":        {[]step{{draft: "A"}, {draft: "A"}, {reply: "A…"}}, []string{"post A…"}, "A…"},
 		"too long":           {[]step{{draft: "0123456789"}, {draft: "0123456789 and more"}, {reply: "0123456789 and more"}}, []string{"post 0123456…", "edit 01234567", "post 89 and", "post more"}, "01234567"},
-		"too long, broken":   {[]step{{reply: "one two three", err: away, at: 1}, {reply: "one two three"}}, []string{"post one two", "post three", "post three"}, "one two"},
-		"too long, a death":  {[]step{{reply: "one two three", err: away, at: 1}, {reply: "one two three", fresh: true}}, []string{"post one two", "post three", "post one two", "post three"}, "one two"},
+		"too long, broken":   {[]step{{reply: "one two three", err: lost, at: 1}, {reply: "one two three"}}, []string{"post one two", "post three", "post three"}, "one two"},
+		"too long, crashed":  {[]step{{reply: "one two three", err: lost, at: 1}, {reply: "one two three", fresh: true}}, []string{"post one two", "post three", "post one two", "post three"}, "one two"},
 		"deleted":            {[]step{{draft: "A"}, {reply: "A b", err: channels.ErrNoMessage, fine: true}}, []string{"post A…", "edit A b", "post A b"}, "A…"},
 		"a death":            {[]step{{draft: "A"}, {reply: "A b", fresh: true}}, []string{"post A…", "post A b", "edit A b"}, "A b"},
 		"a death after all":  {[]step{{reply: "A"}, {reply: "A", fresh: true}}, []string{"post A", "post A"}, "A"},
-		"a lost edit":        {[]step{{draft: "A"}, {draft: "A b", err: away}, {reply: "A"}}, []string{"post A…", "edit A b…", "edit A"}, "A"},
-		"a lost post":        {[]step{{draft: "A", err: away}, {reply: "A b"}}, []string{"post A…", "post A b"}, "A b"},
-		"limited":            {[]step{{draft: "A", err: &outbox.LaterError{After: time.Minute, Err: away}}, {reply: "A b", err: away}}, []string{"post A…"}, ""},
+		"a lost edit":        {[]step{{draft: "A"}, {draft: "A b", err: lost}, {reply: "A"}}, []string{"post A…", "edit A b…", "edit A"}, "A"},
+		"a lost post":        {[]step{{draft: "A", err: lost}, {reply: "A b"}}, []string{"post A…", "post A b"}, "A b"},
+		"limited":            {[]step{{draft: "A", err: &outbox.LaterError{After: time.Minute, Err: lost}}, {reply: "A b", err: lost}}, []string{"post A…"}, ""},
 		"failed":             {[]step{{draft: "A"}, {outcome: "failed"}}, []string{"post A…", "edit Sorry, that went wrong. Please try again."}, "Sorry, that went wrong. Please try again."},
 		"aborted":            {[]step{{draft: "A"}, {outcome: "aborted"}}, []string{"post A…"}, "A…"},
 		"aborted at once":    {[]step{{outcome: "aborted"}}, nil, ""},
@@ -117,13 +117,13 @@ func TestStreamedReplies(t *testing.T) {
 					}
 				}
 				if !slices.Equal(w.calls, c.want) || w.shown["sub_1"] != c.shown {
-					t.Errorf("called %q, want %q; it shows %q, want %q", w.calls, c.want, w.shown["sub_1"], c.shown)
+					t.Errorf("got calls %q, want %q; got text %q, want %q", w.calls, c.want, w.shown["sub_1"], c.shown)
 				}
 			})
 		})
 	}
 	var gone *outbox.GoneError
 	if err := channels.StreamedReplies(&wall{}, 8).Deliver(t.Context(), outbox.Post{Channel: "bot", Body: []byte("{}")}); !errors.As(err, &gone) {
-		t.Errorf("no notice: %v", err)
+		t.Errorf("invalid notice: got %v", err)
 	}
 }

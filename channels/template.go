@@ -44,11 +44,11 @@ func ParseTemplate(text string) (Template, error) {
 			plain.WriteByte(c)
 			i++
 		case c == '}':
-			return t, errors.New("has a } that closes nothing: double it if it is meant")
+			return t, errors.New("has an unmatched }; write }} for a literal brace")
 		default:
 			end := strings.IndexAny(text[i+1:], "{}")
 			if end < 0 || text[i+1+end] == '{' {
-				return t, errors.New("has a { that is not closed: double it if it is meant")
+				return t, errors.New("has an unclosed {; write {{ for a literal brace")
 			}
 			path := strings.Split(text[i+1:i+1+end], ".")
 			if err := checkPath(path); err != nil {
@@ -67,11 +67,11 @@ func checkPath(path []string) error {
 	shown := strings.Join(path, ".")
 	for _, name := range path {
 		if strings.TrimSpace(name) == "" {
-			return fmt.Errorf("has the place {%.60s}, whose path has an empty name", shown)
+			return fmt.Errorf("has the placeholder {%.60s} with an empty name", shown)
 		}
 		plain := strings.ReplaceAll(strings.ToLower(name), "_", "")
 		if slices.ContainsFunc(capabilities(), func(c string) bool { return strings.ReplaceAll(c, "_", "") == plain }) {
-			return fmt.Errorf("has the place {%.60s}: %s is a capability, which may not be kept or read by a model", shown, name)
+			return fmt.Errorf("has the placeholder {%.60s}: %s is a capability, which must not be stored or read by a model", shown, name)
 		}
 	}
 	return nil

@@ -32,25 +32,25 @@ func TestTemplate(t *testing.T) {
 			continue
 		}
 		if got, whole := tmpl.Render(payload); got != want.text || whole != want.whole {
-			t.Errorf("%q is %q, whole %v, want %+v", text, got, whole, want)
+			t.Errorf("%q: got %q, whole %v, want %+v", text, got, whole, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"{": "not closed", "a {b": "not closed", "{a{b}": "not closed", "}": "closes nothing", "a}b": "closes nothing", "{}": "empty name", "{a..b}": "empty name", "{a. }": "empty name",
+		"{": "unclosed", "a {b": "unclosed", "{a{b}": "unclosed", "}": "unmatched", "a}b": "unmatched", "{}": "empty name", "{a..b}": "empty name", "{a. }": "empty name",
 	} {
 		if _, err := channels.ParseTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want one with %q", text, err, want)
+			t.Errorf("%q: got error %v, want one with %q", text, err, want)
 		}
 	}
 }
 
-func TestCapabilitiesStayOut(t *testing.T) {
+func TestCapabilitiesAreRejected(t *testing.T) {
 	for _, path := range []string{
 		"response_url", "payload.response_urls.0.response_url", "trigger_id", "token", "interaction.token", "guest_message.guest_query_id", "guest_query_id",
 		"callback_query.id", "inline_query.id", "verification_token", "accessToken", "access_token", "ResponseUrl", "SECRET", "client_secret", "signature",
 	} {
 		if _, err := channels.ParseTemplate("see {" + path + "}"); err == nil || !strings.Contains(err.Error(), "capability") {
-			t.Errorf("%s: error %v", path, err)
+			t.Errorf("%s: got error %v, want one with capability", path, err)
 		}
 	}
 	for _, path := range []string{"tokens", "event.text", "response", "secretary", "from.id"} {
@@ -72,7 +72,7 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		if got, _ := tmpl.Render(payload); strings.Contains(got, "confidential") && !strings.Contains(text, "confidential") {
-			t.Errorf("%q shows %q", text, got)
+			t.Errorf("%q: got %q", text, got)
 		}
 	})
 }
