@@ -1,7 +1,8 @@
-// Package channeltest is the suite of channels: what package channels promises of all of them,
-// held in process and over real HTTP, mounted by itself and listed in package http.
+// Package channeltest is the conformance suite for channels. It verifies the guarantees of package
+// channels in process and over HTTP, mounted explicitly and listed in package http.
 //
 //	func TestNotesSuite(t *testing.T) { channeltest.Run(t, channeltest.Subject{…}) }
 //
-// Every rule is a subtest named as in the table of statements. Replies is the suite of what brings replies back.
+// Each rule is a subtest named as in the table of docs/channels-tests.md. [Replies] and [LongReplies]
+// are the suites for reply targets. The package must be imported by tests only.
 package channeltest

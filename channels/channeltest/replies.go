@@ -14,18 +14,18 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// Reply is a notice of a settlement with the text "Hi & bye.", and what comes of it.
+// Reply is a test case: the platform's response to the reply "Hi & bye.", and the expected outcome.
 type Reply struct {
 	Instance, Outcome string
-	Status            int    // of the platform's answer, which also names another place
-	Answer            string // its body
-	Want              string // path, credentials and body of the call; "" is none
-	Gone              bool   // the outbox is told to try no more
-	Failed            bool   // the call fails, whatever its status
+	Status            int    // status of the platform's response, which also contains a Location
+	Answer            string // body of the platform's response
+	Want              string // path, credentials and body of the call; "" if none
+	Gone              bool   // the error is a GoneError
+	Failed            bool   // the call fails whatever the status
 }
 
-// Replies holds a target of the outbox to what a platform is called with, what it is not called for, and what the
-// outbox is told. The target's token is "of-the-bot".
+// Replies verifies the platform calls and the errors of a reply target. The target's token is
+// "of-the-bot".
 func Replies(t *testing.T, replies func(channels.API) outbox.Target, cases map[string]Reply) {
 	t.Helper()
 	const notice = `{"type":"submission.settled","data":{"agent":"a","id":%q,"submissionId":"sub_1","outcome":%q,"text":"Hi & bye."}}`
@@ -60,20 +60,20 @@ func Replies(t *testing.T, replies func(channels.API) outbox.Target, cases map[s
 	}
 }
 
-// Long is how a platform takes a reply that is longer than a message.
+// Long describes a platform's calls for a reply that exceeds the maximum message size.
 type Long struct {
 	Instance string
-	// Text finds the text in the body of a call, as people see it. Edits say again what is shown.
+	// Text extracts the visible text from the body of a call. Edits repeat the visible text.
 	Text func(body []byte) string
-	// Answer is that of the platform to a call that is fine.
+	// Answer is the platform's response to a successful call.
 	Answer string
-	// Most is how long a text may be, as Size measures it.
+	// Most is the maximum size of a text, in the unit of Size.
 	Most int
 	Size func(text string) int
 }
 
-// LongReplies holds a target to what becomes of a long reply: it comes whole, in order, in messages that fit, and a
-// message that is not taken is sent again, without those before it.
+// LongReplies verifies that a long reply arrives complete, in order, and in messages that fit. A
+// failed message is retried without the messages before it.
 func LongReplies(t *testing.T, replies func(channels.API) outbox.Target, l Long) {
 	t.Helper()
 	var want strings.Builder

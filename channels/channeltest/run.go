@@ -23,7 +23,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// Run holds a channel to what all channels promise.
+// Run verifies that a channel keeps the guarantees of package channels.
 func Run(t *testing.T, s Subject) {
 	t.Run("media type", s.mediaTypes)
 	t.Run("limit", s.limits)
@@ -94,7 +94,7 @@ func (s Subject) limits(t *testing.T) {
 }
 
 func (s Subject) proofs(t *testing.T) {
-	proven := s.request(s.Body) // Once, since a proof may be of a time that another header names.
+	proven := s.request(s.Body) // Sign once, since the signature may cover a timestamp in another header.
 	with := func(values ...string) func() *request {
 		return func() *request {
 			r := *proven
@@ -107,7 +107,7 @@ func (s Subject) proofs(t *testing.T) {
 	s.taken(t, with(proof))
 	s.refused(t, s.unproven(), with())
 	s.refused(t, s.unproven(), with(""))
-	s.refused(t, s.unproven(), with(proof, proof)) // one value with a comma
+	s.refused(t, s.unproven(), with(proof, proof)) // joined by a comma
 	for _, value := range slices.Concat(s.Malformed, s.Forged, []string{proof + "x", proof + ", " + proof}) {
 		s.refused(t, s.unproven(), with(value))
 	}
@@ -138,7 +138,7 @@ func (s Subject) brokenBodies(t *testing.T) {
 	}
 }
 
-// status is what a fault alone is answered with.
+// status returns the expected status of a single fault.
 func (s Subject) status(f Fault) int {
 	switch f {
 	case MediaType:
@@ -163,7 +163,7 @@ func (s Subject) unproven() int {
 	return s.Unproven
 }
 
-// do makes a request wrong. Faults of its body come before those of its headers.
+// do injects a fault into a request. Faults of the body must precede those of the headers.
 func (s Subject) do(r *request, f Fault) {
 	switch f {
 	case MediaType:
@@ -262,7 +262,7 @@ func (s Subject) results(t *testing.T) {
 	})
 }
 
-// failed wants an answer that says nothing of what has failed.
+// failed verifies that a response contains nothing of the failure.
 func (s Subject) failed(t *testing.T, a answer, status int) {
 	t.Helper()
 	if a.status != status || strings.Contains(a.body, "confidential") {
@@ -294,20 +294,19 @@ func (s Subject) failures(t *testing.T) {
 	}
 }
 
-// keys is a dispatcher that notes the keys of admissions.
+// keys is a dispatcher that records the keys of admissions.
 type keys struct {
 	conversation.Dispatcher
 	noted []string
 }
 
-// Admit implements conversation.Dispatcher.
 func (k *keys) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	k.noted = append(k.noted, a.Key)
 	return conversation.Receipt{}, nil
 }
 
-// noID: a delivery to which the platform gave no id is known by the body that brings it, and by its number if there are
-// several in one body.
+// noID verifies that a delivery without a platform id is identified by its body, and by its number
+// within it.
 func (s Subject) noID(t *testing.T) {
 	for name, handler := range mounts() {
 		to := &keys{}
@@ -330,23 +329,20 @@ func (s Subject) noID(t *testing.T) {
 	}
 }
 
-// brokenError is an error whose methods fail for its nil.
+// brokenError is an error whose methods panic on a nil receiver.
 type brokenError struct{ text string }
 
-// Error implements error.
 func (e *brokenError) Error() string { return e.text }
 
-// Unwrap implements the convention of package errors.
 func (e *brokenError) Unwrap() error { return errors.New(e.text) }
 
-// brokenValue has no JSON.
+// brokenValue panics when it is encoded as JSON.
 type brokenValue struct{}
 
-// MarshalJSON implements json.Marshaler.
 func (brokenValue) MarshalJSON() ([]byte, error) { panic("confidential") }
 
-// panics: a callback that does not return, or whose result fails when it is used, is answered as one that returns an
-// error, and its connection goes on.
+// panics verifies that a panicking callback, or a result that panics in use, is handled like an error,
+// and that the connection stays open.
 func (s Subject) panics(t *testing.T) {
 	for name, call := range map[string]channels.Call{
 		"text":  func(context.Context) (any, error) { panic("confidential") },
@@ -380,7 +376,7 @@ func (s Subject) panics(t *testing.T) {
 	}
 }
 
-// unavailable: a platform whose delivery could not be taken in now is asked to send it again.
+// unavailable verifies that an unavailable dispatcher makes the platform send again.
 func (s Subject) unavailable(t *testing.T) {
 	call := func(context.Context) (any, error) {
 		return nil, fmt.Errorf("deliver: %w", conversation.Unavailable(time.Second, errors.New("confidential")))
@@ -393,8 +389,8 @@ func (s Subject) unavailable(t *testing.T) {
 	})
 }
 
-// errorHandler: an error of the callback reaches the handler of an explicit mount as it is,
-// but for platforms that are told nothing.
+// errorHandler verifies that a callback's error reaches the handler of an explicit mount unchanged,
+// unless the channel is Silent.
 func (s Subject) errorHandler(t *testing.T) {
 	cause := errors.New("the callback's")
 	a, got := s.withHandler(t, func(context.Context) (any, error) { return nil, cause })
@@ -404,7 +400,8 @@ func (s Subject) errorHandler(t *testing.T) {
 	}
 }
 
-// withHandler sends a request to an explicit mount, whose error handler answers 418, and returns what that got.
+// withHandler sends a request to an explicit mount whose error handler responds 418, and returns the
+// handler's error.
 func (s Subject) withHandler(t *testing.T, callback channels.Call) (a answer, got error) {
 	t.Helper()
 	for _, rt := range s.New(t, callback, 0).Routes() {
@@ -421,21 +418,20 @@ func (s Subject) withHandler(t *testing.T, callback channels.Call) (a answer, go
 	return a, nil
 }
 
-// mounts are the two styles of mounting.
 func mounts() map[string]func(testing.TB, channels.Channel) http.Handler {
 	return map[string]func(testing.TB, channels.Channel) http.Handler{
 		"explicit": func(_ testing.TB, c channels.Channel) http.Handler { return explicit(c) }, "listed": listed,
 	}
 }
 
-// pace is how a body comes: so many bytes, then a pause. None come without a number.
+// pace is the speed of a body: so many bytes per pause. If bytes is 0, none are sent.
 type pace struct {
 	bytes int
 	pause time.Duration
 }
 
-// slowSender: a body is waited for 10 s, and that of a refused request not even so long, in
-// both styles of mounting.
+// slowSender verifies that a body times out after 10 s, and that a rejected request does not wait for
+// its body.
 func (s Subject) slowSender(t *testing.T) {
 	for name, handler := range mounts() {
 		for pacing, p := range map[string]pace{"silent": {}, "drop by drop": {1, 3 * time.Second}, "steadily": {16 << 10, 4 * time.Second}} {
@@ -462,7 +458,7 @@ func (s Subject) slowSender(t *testing.T) {
 	}
 }
 
-// slowCallback: channels have no timer that ends a callback, whatever the platform waits for.
+// slowCallback verifies that channels have no timeout for callbacks.
 func (s Subject) slowCallback(t *testing.T) {
 	for name, handler := range mounts() {
 		t.Run(name, func(t *testing.T) {
@@ -479,7 +475,7 @@ func (s Subject) slowCallback(t *testing.T) {
 	}
 }
 
-// sendSlowly sends the head of a request at once and its body at a pace.
+// sendSlowly sends the head of a request at once, and its body at a pace.
 func sendSlowly(t *testing.T, h http.Handler, r *request, p pace) (status string, took time.Duration) {
 	client, server := net.Pipe()
 	closed := make(chan struct{})
@@ -518,13 +514,12 @@ func sendSlowly(t *testing.T, h http.Handler, r *request, p pace) (status string
 	return string(head[9:]), took
 }
 
-// oneConnection is a listener that accepts a connection.
+// oneConnection is a listener that accepts one connection.
 type oneConnection struct {
 	conn net.Conn
 	done chan struct{}
 }
 
-// Accept implements net.Listener.
 func (l *oneConnection) Accept() (net.Conn, error) {
 	if c := l.conn; c != nil {
 		l.conn = nil
@@ -534,13 +529,11 @@ func (l *oneConnection) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Close implements net.Listener.
 func (l *oneConnection) Close() error {
 	close(l.done)
 	return nil
 }
 
-// Addr implements net.Listener.
 func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (s Subject) routing(t *testing.T) {
@@ -579,7 +572,7 @@ func (s Subject) routing(t *testing.T) {
 	if _, err := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: prefix, Agent: "a"}}, &parleyhttp.Options{Channels: map[string]channels.Channel{"subject": c}}); err == nil {
 		t.Error("an agent was mounted where channels are")
 	}
-	// A pattern of one's own may be anywhere.
+	// A custom pattern may have any prefix.
 	mux := http.NewServeMux()
 	for _, rt := range c.Routes() {
 		mux.Handle(rt.Method+" /elsewhere"+rt.Path, rt)
@@ -592,7 +585,7 @@ func (s Subject) routing(t *testing.T) {
 	}
 }
 
-// ignored: what the platform may add changes nothing.
+// ignored verifies that additions of the platform have no effect.
 func (s Subject) ignored(t *testing.T) {
 	s.taken(t, func() *request {
 		r := s.request(s.Body)

@@ -16,49 +16,48 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// Subject is one route of a channel, and how its platform calls it.
+// Subject is one route of a channel, and the requests that its platform sends.
 type Subject struct {
-	// New makes the channel. Its callback is to be called for every verified delivery, and its
-	// result returned. A limit of 0 is left to the channel.
+	// New makes the channel. It must call callback for each verified delivery and return its result.
+	// If limit is 0, the channel uses its default.
 	New func(t testing.TB, callback channels.Call, limit int64) channels.Channel
-	// Path is that of the route, such as /webhook.
+	// Path is the path of the route, such as /webhook.
 	Path string
-	// MediaType is that of bodies.
+	// MediaType is the media type of bodies.
 	MediaType string
-	// Body is one that the callback is called for, and Pad makes it so many bytes longer.
+	// Body is a valid body. Pad lengthens it by so many bytes.
 	Body string
 	Pad  func(body string, by int) string
-	// Prove sets the headers that prove a body, of which Header may be wrong.
+	// Prove sets the headers that sign a body. Tests falsify Header.
 	Prove  func(h http.Header, body []byte)
 	Header string
-	// Malformed are values of Header that have the wrong form, Forged such as have the right
-	// one and prove nothing.
+	// Malformed lists malformed values of Header, Forged well-formed ones that verify nothing.
 	Malformed, Forged []string
-	// Unsigned is set where the proof does not depend on the body.
+	// Unsigned reports that the signature does not cover the body.
 	Unsigned bool
-	// Unproven is the status of what is not proven, 401 if 0.
+	// Unproven is the status of an unverified request. If 0, it is 401.
 	Unproven int
-	// ResponsesOnly says that of the callback's results only responses are answers.
+	// ResponsesOnly reports that the callback's result must be a response or nil.
 	ResponsesOnly bool
-	// Broken are bodies that are proven and not what the platform sends, and BrokenStatus what
-	// they are answered with, 400 if 0.
+	// Broken lists signed bodies that the platform does not send. BrokenStatus is their status; if 0,
+	// it is 400.
 	Broken       map[string]string
 	BrokenStatus int
-	// Silent says that the platform is told of failures by a status alone.
+	// Silent reports that failures are reported to the platform by the status alone.
 	Silent bool
-	// Nothing is the status of a callback's nil, 200 if 0, with the body NothingBody.
+	// Nothing and NothingBody are the status and body for a nil result. If Nothing is 0, it is 200.
 	Nothing     int
 	NothingBody string
-	// Query proves a request with a query, where that is signed as well. Nil: it is not.
+	// Query signs a request with a query. It is nil if the signature does not cover the query.
 	Query func(query url.Values, h http.Header, body []byte)
-	// Order lists the faults of a request by which one is answered first.
+	// Order lists faults by precedence: of several in a request, the first determines the response.
 	Order []Fault
 }
 
-// Fault is something wrong with a request.
+// Fault is a defect of a request.
 type Fault string
 
-// The faults that a request may have.
+// Faults of a request.
 const (
 	MediaType       Fault = "media type"
 	MalformedLength Fault = "malformed length"
@@ -70,19 +69,19 @@ const (
 	Broken          Fault = "broken body"
 )
 
-// limit is the body limit of channels whose limit is tested.
+// limit is the body limit in tests of limits.
 const limit = 4096
 
-// request is what a platform sends.
+// request is a request of a platform.
 type request struct {
 	method, path string
 	header       http.Header
 	body         []byte
-	streamed     bool  // without a length
-	declared     int64 // in place of the true length, if not 0
+	streamed     bool  // without a Content-Length
+	declared     int64 // Content-Length instead of the true length, if not 0
 }
 
-// request returns a proven delivery of a body.
+// request returns a signed delivery of a body.
 func (s *Subject) request(body string) *request {
 	r := &request{method: http.MethodPost, path: s.Path, header: http.Header{}, body: []byte(body)}
 	r.header.Set("Content-Type", s.MediaType)
@@ -90,7 +89,6 @@ func (s *Subject) request(body string) *request {
 	return r
 }
 
-// answer is what came back.
 type answer struct {
 	status int
 	header http.Header
@@ -98,7 +96,7 @@ type answer struct {
 	called int
 }
 
-// way is one of the ways to a channel.
+// way is a way to send a request to a channel.
 type way struct {
 	name string
 	send func(t *testing.T, c channels.Channel, r *request) answer
@@ -113,7 +111,7 @@ func ways() []way {
 	}
 }
 
-// prefix is where every channel is mounted.
+// prefix is the mount point.
 const prefix = "/channels/subject"
 
 func explicit(c channels.Channel) http.Handler {
@@ -131,10 +129,9 @@ func listed(t testing.TB, c channels.Channel) http.Handler {
 	return h
 }
 
-// unread is a body that must not be read.
+// unread is a body that fails the test if it is read.
 type unread struct{ t testing.TB }
 
-// Read implements io.Reader.
 func (u unread) Read([]byte) (int, error) {
 	u.t.Error("a body that is declared too long was read")
 	return 0, errors.New("not to be read")
@@ -164,7 +161,7 @@ func overHTTP(t *testing.T, h http.Handler, r *request) answer {
 	defer srv.Close()
 	var body io.Reader = bytes.NewReader(r.body)
 	if r.streamed {
-		body = io.MultiReader(body) // of no known length
+		body = io.MultiReader(body) // hide the length
 	}
 	req, err := http.NewRequestWithContext(t.Context(), r.method, srv.URL+prefix+r.path, body)
 	if err != nil {
@@ -187,7 +184,7 @@ func overHTTP(t *testing.T, h http.Handler, r *request) answer {
 	return answer{status: res.StatusCode, header: res.Header, body: string(text)}
 }
 
-// each sends a request every way, to a channel whose callback returns result.
+// each sends a request in every way to a channel with the given callback.
 func (s *Subject) each(t *testing.T, callback channels.Call, make func() *request, check func(t *testing.T, a answer)) {
 	t.Helper()
 	for _, way := range ways() {
@@ -198,7 +195,7 @@ func (s *Subject) each(t *testing.T, callback channels.Call, make func() *reques
 		}, limit)
 		r := make()
 		if strings.HasPrefix(way.name, "over HTTP") && r.header.Get("Content-Length") != "" {
-			continue // a server refuses it before any handler
+			continue // the server rejects it before any handler runs
 		}
 		a := way.send(t, c, r)
 		a.called = called
@@ -206,7 +203,7 @@ func (s *Subject) each(t *testing.T, callback channels.Call, make func() *reques
 	}
 }
 
-// refused wants a status, no body, and no call of the callback.
+// refused expects a status without a body, and no call of the callback.
 func (s *Subject) refused(t *testing.T, status int, make func() *request) {
 	t.Helper()
 	s.each(t, nothing, make, func(t *testing.T, a answer) {
@@ -216,7 +213,7 @@ func (s *Subject) refused(t *testing.T, status int, make func() *request) {
 	})
 }
 
-// taken wants the callback to be called, and its nothing to be the answer.
+// taken expects a call of the callback, and the response for a nil result.
 func (s *Subject) taken(t *testing.T, make func() *request) {
 	t.Helper()
 	s.each(t, nothing, make, func(t *testing.T, a answer) {

@@ -11,18 +11,18 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors.
+// name identifies the channel in errors.
 const name = "commerce"
 
-// Options are what a channel is made of. ClientSecret and Webhook are needed.
+// Options configure a channel. ClientSecret and Webhook are required.
 type Options struct {
 	// ClientSecret is the app's current secret, the key of signatures.
 	ClientSecret channels.Secret
-	// PreviousClientSecret is accepted as well, while secrets are rotated. Nil: none.
+	// PreviousClientSecret is accepted in addition during a rotation. It may be nil.
 	PreviousClientSecret *channels.Secret
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 5 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 5 s.
 	Deadline time.Duration
 	// Webhook receives every verified delivery.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
@@ -30,7 +30,7 @@ type Options struct {
 	Headers Headers
 }
 
-// Headers are names of headers. Each has a default, the prefix, a dash and what it is.
+// Headers are the header names. Each defaults to the prefix, a dash and a suffix.
 type Headers struct {
 	Prefix                                                                   string // X-Commerce
 	HMAC                                                                     string // X-Commerce-Hmac-Sha256
@@ -52,36 +52,36 @@ func (h *Headers) defaults() {
 	}
 }
 
-// Incoming is one verified delivery. The body of C has been read.
+// Incoming is one verified delivery. The request body in C is consumed.
 type Incoming struct {
 	C *http.Request
-	// Payload is the body as [channels.ParseLossless] gives it: an identifier is a
-	// json.Number or, beyond ±(2^53-1), a string. [Text] is either as text.
+	// Payload is the body as parsed by [channels.ParseLossless]. An id is a json.Number or, beyond
+	// ±(2^53-1), a string. [Text] converts either to text.
 	Payload any
-	// RawBody is exactly what was signed.
+	// RawBody is the signed body.
 	RawBody string
 }
 
-// Metadata are the headers about a delivery. They are not signed: route by them, and trust
-// nothing to them. Each may be empty.
+// Metadata contains the headers of a delivery. They are not signed: use them for routing only. Each
+// may be empty.
 type Metadata struct {
-	Topic       string // such as orders/create; an open list
+	Topic       string // such as orders/create; new values may appear
 	ShopDomain  string
 	APIVersion  string
-	WebhookID   string // the same whenever the delivery is sent
+	WebhookID   string // the same when the platform sends again
 	EventID     string // the same for all deliveries of one action of a merchant
 	TriggeredAt string
 	SubTopic    string
 }
 
-// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+// Channel receives webhooks at POST /webhook. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts    Options
 	secrets []channels.Secret
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -115,7 +115,7 @@ func invalid(field, problem string) error {
 	return &channels.InputError{Channel: name, Field: field, Problem: problem}
 }
 
-// Metadata reads the headers of a delivery.
+// Metadata returns the headers of a delivery.
 func (c *Channel) Metadata(r *http.Request) Metadata {
 	h, names := r.Header, &c.opts.Headers
 	return Metadata{
@@ -131,7 +131,7 @@ func (c *Channel) code(h http.Header) ([]byte, bool) {
 	return channels.Base64Code(channels.Header(h, c.opts.Headers.HMAC))
 }
 
-// checkForm refuses what cannot be a signature.
+// checkForm rejects malformed signatures.
 func (c *Channel) checkForm(h http.Header) error {
 	if _, ok := c.code(h); !ok {
 		return errSignature

@@ -63,7 +63,7 @@ func TestCommerceSuite(t *testing.T) {
 	})
 }
 
-// send sends a body, signed by a key, to a channel.
+// send sends a body signed with a key.
 func send(t *testing.T, opts commerce.Options, body, key string, headers ...string) (status int, got *commerce.Incoming, meta commerce.Metadata) {
 	t.Helper()
 	var c *commerce.Channel
@@ -136,7 +136,8 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// TestHeaders: a delivery needs none but the signature, and what it has is read as it is.
+// TestHeaders verifies that only the signature is required, and that other headers are returned
+// unchanged.
 func TestHeaders(t *testing.T) {
 	opts := commerce.Options{ClientSecret: current}
 	if status, _, meta := send(t, opts, order, current); status != 200 || meta != (commerce.Metadata{}) {

@@ -2,7 +2,7 @@ package commerce
 
 import "encoding/json"
 
-// Member returns what stands at a path of names in a payload, nil if nothing does.
+// Member returns the value at a path of names in a payload, or nil.
 func Member(payload any, path ...string) any {
 	for _, name := range path {
 		object, _ := payload.(map[string]any)
@@ -11,7 +11,7 @@ func Member(payload any, path ...string) any {
 	return payload
 }
 
-// Text is an identifier as text, whether it came as a number of either kind or as a string.
+// Text returns an id as text, for numbers and strings.
 func Text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:

@@ -1,8 +1,8 @@
-// Package discord takes interactions of Discord, at POST /interactions.
+// Package discord receives interactions of Discord at POST /interactions.
 //
-// Beside the guarantees of package channels: a request is proven by an Ed25519 signature over its
-// time and its bytes, and is at most five minutes old; a ping is answered without a call; every
-// other interaction needs an answer, so that nothing is an error of the callback.
+// In addition to the guarantees of package channels, a request carries an Ed25519 signature over its
+// timestamp and its bytes, and is at most five minutes old. The channel responds to pings itself. Any
+// other interaction needs a response, so a nil result of the callback is an error.
 package discord
 
 import (
@@ -17,47 +17,47 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors and instance ids.
+// name identifies the channel in errors and instance ids.
 const name = "discord"
 
-// Tolerance is how far the time of a request may be from now.
+// Tolerance is the maximum difference between a request's timestamp and now.
 const Tolerance = 300 * time.Second
 
-// ping is the type of an interaction that asks whether somebody is there, and of its answer.
+// ping is the type of a liveness interaction, and of its response.
 const ping = 1
 
-// Options are what a channel is made of. PublicKey and Interactions are needed.
+// Options configure a channel. PublicKey and Interactions are required.
 type Options struct {
-	// PublicKey is the application's, 64 hexadecimal digits.
+	// PublicKey is the application's public key, 64 hexadecimal digits.
 	PublicKey string
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 3 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 3 s.
 	Deadline time.Duration
-	// Interactions receives every verified interaction but pings. Its result is the answer.
+	// Interactions handles verified interactions other than pings. Its result is the response.
 	Interactions func(ctx context.Context, in Interaction) (any, error)
 }
 
-// Interaction is one verified interaction. Its token, in Native, is a capability: it does not
-// belong into what a model reads, or a log.
+// Interaction is one verified interaction. Its token, in Native, is a capability: keep it out of model
+// input and logs.
 type Interaction struct {
 	C    *http.Request
 	ID   string
 	Type int
-	// GuildID is empty in direct messages; ChannelID may be.
+	// GuildID is empty in direct messages. ChannelID may be empty.
 	GuildID, ChannelID string
-	// Native is the interaction as it came, a JSON object.
+	// Native is the interaction as received, a JSON object.
 	Native json.RawMessage
 }
 
-// Channel takes webhooks, at POST /interactions. It is safe for concurrent use.
+// Channel receives webhooks at POST /interactions. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts Options
 	key  ed25519.PublicKey
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -122,7 +122,7 @@ func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	return func(ctx context.Context) (any, error) { return answered(c.opts.Interactions(ctx, in)) }, nil
 }
 
-// answered makes an error of nothing, also of nothing that comes later.
+// answered returns an error for a nil result, also of a [channels.Later].
 func answered(result any, err error) (any, error) {
 	if later, ok := result.(channels.Later); ok && err == nil {
 		return channels.Later(func(ctx context.Context) (any, error) { return answered(later(ctx)) }), nil
@@ -133,14 +133,14 @@ func answered(result any, err error) (any, error) {
 	return result, err
 }
 
-// Ref names a channel of a guild, a direct message, or a private channel.
+// Ref identifies a channel of a guild, a direct message, or a private channel.
 type Ref struct {
 	Type    Type
-	Guild   string // of TypeGuild
+	Guild   string // only for TypeGuild
 	Channel string
 }
 
-// Type tells kinds of channels apart.
+// Type is the type of a channel.
 type Type string
 
 // Types of channels.
@@ -150,8 +150,8 @@ const (
 	TypePrivate Type = "private"
 )
 
-// InstanceID returns the id of the conversation of a channel, always the same for the same. An
-// error is a [*channels.InputError].
+// InstanceID returns the conversation id of a channel. It is deterministic. An error is a
+// [*channels.InputError].
 func InstanceID(ref Ref) (string, error) {
 	parts := []string{name, "v1", string(ref.Type)}
 	switch {
@@ -171,7 +171,7 @@ func InstanceID(ref Ref) (string, error) {
 	return id, nil
 }
 
-// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// ParseInstanceID is the inverse of InstanceID. For any other text it returns a
 // [*channels.InstanceIDError].
 func ParseInstanceID(id string) (Ref, error) {
 	var ref Ref

@@ -20,7 +20,6 @@ import (
 
 const command = `{"id":"1","type":2,"token":"capability","guild_id":"G","channel_id":"C","data":{"name":"ask"}}`
 
-// key is the platform's.
 var key = ed25519.NewKeyFromSeed([]byte("01234567890123456789012345678901"))
 
 func prove(h http.Header, body []byte, at time.Time) {
@@ -43,7 +42,7 @@ func TestDiscordSuite(t *testing.T) {
 		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
 			return made(t, limit, func(ctx context.Context, _ discord.Interaction) (any, error) {
 				result, err := callback(ctx)
-				if result == nil && err == nil { // what needs an answer
+				if result == nil && err == nil { // an interaction needs a response
 					return channels.Respond(http.StatusOK, "", ""), nil
 				}
 				return result, err

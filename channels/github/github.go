@@ -1,8 +1,9 @@
-// Package github takes webhooks of GitHub.
+// Package github receives webhooks of GitHub.
 //
-// Beside the guarantees of package channels: a delivery is proven by X-Hub-Signature-256, and
-// has a name of its event and an id in its headers, else it is 400. Which headers are signed is
-// none: the event's name is for routing. A ping is answered by an empty 200 without a call.
+// In addition to the guarantees of package channels, a delivery carries X-Hub-Signature-256, and has
+// an event name and an id in its headers; otherwise the status is 400. The signature covers no header:
+// use the event name for routing only. The channel responds to pings with an empty 200 without calling
+// the callback.
 package github
 
 import (
@@ -16,35 +17,35 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors and instance ids.
+// name identifies the channel in errors and instance ids.
 const name = "github"
 
-// Options are what a channel is made of. Secret and Webhook are needed.
+// Options configure a channel. Secret and Webhook are required.
 type Options struct {
-	// Secret is that of the webhook.
+	// Secret is the secret of the webhook.
 	Secret channels.Secret
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB; the platform sends up to 25 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB; the platform sends up to 25 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 10 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 10 s.
 	Deadline time.Duration
-	// Webhook receives every verified delivery but pings.
+	// Webhook handles verified deliveries other than pings.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 }
 
-// Incoming is one verified delivery. The body of C has been read.
+// Incoming is one verified delivery. The request body in C is consumed.
 type Incoming struct {
 	C *http.Request
-	// Event is its name, such as "issue_comment", Action what has happened, "" if it says nothing.
+	// Event is the event name, such as "issue_comment". Action is the action of the payload, or "".
 	Event, Action string
-	// DeliveryID is the same whenever it is sent again.
+	// DeliveryID is the same when the platform sends again.
 	DeliveryID string
-	// HookID, TargetType and TargetID say which webhook sends it; each may be empty.
+	// HookID, TargetType and TargetID identify the sending webhook. Each may be empty.
 	HookID, TargetType, TargetID string
-	// Native is the payload as it came, a JSON object.
+	// Native is the payload as received, a JSON object.
 	Native json.RawMessage
 }
 
-// Issue is the part of a payload that names an issue or a pull request.
+// Issue is the part of a payload that identifies an issue or a pull request.
 type Issue struct {
 	Repository struct {
 		Name  string `json:"name"`
@@ -63,8 +64,8 @@ type Numbered struct {
 	Body   string `json:"body"`
 }
 
-// OfBot reports whether a bot wrote the comment or the review that a delivery is about. An application that answers its
-// own comments never ends.
+// OfBot reports whether a bot wrote the comment or review of a delivery. Skip those: an application
+// that answers its own comments loops forever.
 func (in *Incoming) OfBot() bool {
 	var payload struct {
 		Sender struct {
@@ -75,13 +76,13 @@ func (in *Incoming) OfBot() bool {
 	return comments && json.Unmarshal(in.Native, &payload) == nil && payload.Sender.Type == "Bot"
 }
 
-// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+// Channel receives webhooks at POST /webhook. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts Options
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -134,13 +135,13 @@ func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, in) }, nil
 }
 
-// Ref names an issue or a pull request.
+// Ref identifies an issue or a pull request.
 type Ref struct {
 	Owner, Repo string
 	Issue       int64
 }
 
-// Ref returns what a delivery is about, ok if it is about an issue or a pull request.
+// Ref returns the issue or pull request of a delivery. ok is false if there is none.
 func (in *Incoming) Ref() (ref Ref, ok bool) {
 	var i Issue
 	if json.Unmarshal(in.Native, &i) != nil {
@@ -156,8 +157,8 @@ func (in *Incoming) Ref() (ref Ref, ok bool) {
 	return Ref{i.Repository.Owner.Login, i.Repository.Name, about.Number}, true
 }
 
-// InstanceID returns the id of the conversation of an issue, always the same for the same. An
-// error is a [*channels.InputError].
+// InstanceID returns the conversation id of an issue. It is deterministic. An error is a
+// [*channels.InputError].
 func InstanceID(ref Ref) (string, error) {
 	switch {
 	case ref.Owner == "":
@@ -174,7 +175,7 @@ func InstanceID(ref Ref) (string, error) {
 	return id, nil
 }
 
-// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// ParseInstanceID is the inverse of InstanceID. For any other text it returns a
 // [*channels.InstanceIDError].
 func ParseInstanceID(id string) (Ref, error) {
 	if p := channels.SplitID(id, name, "v1", "owner"); len(p) == 5 {

@@ -81,7 +81,7 @@ func send(t *testing.T, c *github.Channel, event, body string, change func(http.
 func TestGitHubDeliveries(t *testing.T) {
 	var got []github.Incoming
 	c := made(t, 0, func(_ context.Context, in github.Incoming) (any, error) { got = append(got, in); return nil, nil })
-	// The example of the platform's documentation is proven, and no JSON.
+	// The example of the platform's documentation verifies, and is not JSON.
 	if sign([]byte("Hello, World!")) != "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17" || send(t, c, "push", "Hello, World!", nil) != 400 {
 		t.Error("the example is not proven")
 	}
@@ -145,7 +145,6 @@ func TestGitHubInstanceID(t *testing.T) {
 	}
 }
 
-// TestGitHubOfBot: comments of bots are told from those of people, and from issues that bots open.
 func TestGitHubOfBot(t *testing.T) {
 	const bot, user = `{"sender":{"type":"Bot"}}`, `{"sender":{"type":"User"}}`
 	for _, c := range []struct {

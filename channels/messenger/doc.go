@@ -1,20 +1,18 @@
-// Package messenger takes webhooks of a messenger's bot platform.
+// Package messenger receives webhooks of a messenger's bot platform.
 //
 //	bot, err := messenger.New(&messenger.Options{
 //		SecretToken: token, // as given when the webhook was registered
 //		Webhook: func(ctx context.Context, in messenger.Incoming) (any, error) { … },
 //	})
 //
-// Of an update only the envelope is looked at: a JSON object with an update_id that is no
-// negative number. An update has at most one member beside it that says what has happened, and
-// is handed on whatever that is. A result of the callback becomes the answer, which may be the
-// platform's form of a method call.
+// The channel checks the envelope of an update only: a JSON object with a non-negative update_id. An
+// update has at most one other member, which describes the event; the channel delivers all of them. A
+// result of the callback is the response, which may be a method call of the platform.
 //
-// Beside the guarantees of package channels: the secret is checked before the size of the body;
-// an error of the callback goes to the mount's error handler.
+// In addition to the guarantees of package channels, the secret is checked before the size of the
+// body, and an error of the callback goes to the mount's error handler.
 //
-// A chat is named by [InstanceID], made of what [Message.Ref] finds in a message. Queries of
-// guests, and callbacks without a message, name no chat that lasts: nothing is derived from
-// them, and what they carry is a capability, which does not belong into what a model reads, a
-// log, or anything that is kept.
+// [InstanceID] names the conversation of a chat, which [Message.Ref] finds in a message. Guest
+// queries, and callbacks without a message, belong to no lasting chat, so no id is derived from them.
+// Their ids are capabilities: keep them out of model input, logs and storage.
 package messenger

@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// InvalidInstanceIDError says that a text is no instance id that this package makes.
+// InvalidInstanceIDError reports a text that is not an instance id of this package.
 type InvalidInstanceIDError = channels.InstanceIDError
 
 // InvalidConversationKeyError is the name of InvalidInstanceIDError in the beta line.
@@ -15,7 +15,7 @@ type InvalidInstanceIDError = channels.InstanceIDError
 // Deprecated: use InvalidInstanceIDError.
 type InvalidConversationKeyError = InvalidInstanceIDError
 
-// Type tells chats apart whose ids may be the same.
+// Type is the type of a chat. Ids are unique within a type.
 type Type string
 
 // Types of chats.
@@ -24,17 +24,17 @@ const (
 	TypeBusinessChat Type = "business-chat"
 )
 
-// ConversationRef names a chat, or a thread of one. The two kinds of threads exclude each
-// other.
+// ConversationRef identifies a chat, or a thread of one. The two kinds of threads are mutually
+// exclusive.
 type ConversationRef struct {
 	Type                  Type
-	BusinessConnectionID  string // of TypeBusinessChat, and of no meaning otherwise
+	BusinessConnectionID  string // only for TypeBusinessChat, ignored otherwise
 	ChatID                int64
 	MessageThreadID       int64 // 0 for none
 	DirectMessagesTopicID int64 // 0 for none
 }
 
-// check finds the first member that is wrong.
+// check returns an error for the first invalid member.
 func (r ConversationRef) check() error {
 	const most = 1<<53 - 1
 	bad := func(n int64) bool { return n < 0 || n > most }
@@ -53,8 +53,8 @@ func (r ConversationRef) check() error {
 	return nil
 }
 
-// InstanceID returns the id of the conversation of a chat, always the same for the same. An
-// error is an [*InvalidInputError].
+// InstanceID returns the conversation id of a chat. It is deterministic. An error is an
+// [*InvalidInputError].
 func InstanceID(ref ConversationRef) (string, error) {
 	if err := ref.check(); err != nil {
 		return "", err
@@ -79,14 +79,14 @@ func InstanceID(ref ConversationRef) (string, error) {
 
 var instanceID = regexp.MustCompile(`^` + name + `:v1:(?:regular|business:([^:]+)):chat:(-?[0-9]+):thread:([0-9]*):direct:([0-9]*)$`)
 
-// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is
-// an [*InvalidInstanceIDError].
+// ParseInstanceID is the inverse of InstanceID. For any other text it returns an
+// [*InvalidInstanceIDError].
 func ParseInstanceID(id string) (ConversationRef, error) {
 	parts := instanceID.FindStringSubmatch(id)
 	if parts == nil {
 		return ConversationRef{}, &InvalidInstanceIDError{Channel: name}
 	}
-	// What does not fit is 0 or the largest, and so written otherwise below.
+	// A number out of range becomes 0 or the maximum, and so fails the comparison below.
 	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
 	ref := ConversationRef{
 		Type: TypeChat, ChatID: number(parts[2]), MessageThreadID: number(parts[3]), DirectMessagesTopicID: number(parts[4]),

@@ -10,38 +10,38 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors and instance ids.
+// name identifies the channel in errors and instance ids.
 const name = "messenger"
 
-// DefaultSecretHeader is the header of the secret token if no other is given.
+// DefaultSecretHeader is the default header of the secret token.
 const DefaultSecretHeader = "X-Messenger-Bot-Api-Secret-Token"
 
-// InvalidInputError says what is wrong, by its Field: an option, or a member of a
-// [ConversationRef] as "conversation.chatId".
+// InvalidInputError reports an invalid Field: an option, or a member of a [ConversationRef] such as
+// "conversation.chatId".
 type InvalidInputError = channels.InputError
 
-// Options are what a channel is made of. SecretToken and Webhook are needed.
+// Options configure a channel. SecretToken and Webhook are required.
 type Options struct {
-	// SecretToken was given to the platform when the webhook was registered: 1 to 256 of
-	// A-Z, a-z, 0-9, _ and -.
+	// SecretToken is the token given when the webhook was registered: 1 to 256 of A-Z, a-z, 0-9, _ and
+	// -.
 	SecretToken channels.Secret
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default none.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default none.
 	Deadline time.Duration
 	// Webhook receives every verified update.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
-	// SecretHeader is the header that has the secret token. Default DefaultSecretHeader.
+	// SecretHeader is the header of the secret token. Default DefaultSecretHeader.
 	SecretHeader string
 }
 
-// Incoming is one verified update. The body of C has been read.
+// Incoming is one verified update. The request body in C is consumed.
 type Incoming struct {
 	C      *http.Request
 	Update Update
 }
 
-// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+// Channel receives webhooks at POST /webhook. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts Options
@@ -49,7 +49,7 @@ type Channel struct {
 
 var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
 
-// New returns a channel. An error is an [*InvalidInputError].
+// New returns a channel. Its error is an [*InvalidInputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -93,7 +93,7 @@ func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, Incoming{r, update}) }, nil
 }
 
-// parse checks the envelope.
+// parse validates the envelope.
 func parse(body []byte) (Update, error) {
 	members, err := channels.Object(body)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestMessengerSuite(t *testing.T) {
 	})
 }
 
-// receive is the update that a body becomes.
+// receive returns the update of a body.
 func receive(t *testing.T, body string) (got messenger.Update) {
 	t.Helper()
 	c, err := messenger.New(&messenger.Options{SecretToken: secret, SecretHeader: "X-Other", Webhook: func(_ context.Context, in messenger.Incoming) (any, error) {
@@ -83,8 +83,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestKnownUpdates: every update that is documented is told by its member, and others come as
-// they are.
+// TestKnownUpdates verifies the kind of documented updates; others are delivered unchanged.
 func TestKnownUpdates(t *testing.T) {
 	for _, kind := range messenger.Known() {
 		t.Run(kind, func(t *testing.T) {
@@ -141,7 +140,7 @@ func TestInstanceID(t *testing.T) {
 		if err != nil || back != ref {
 			t.Errorf("%q is %+v, %v", got, back, err)
 		}
-		// The beta line's names are the same.
+		// The names of the beta line are aliases.
 		if key, err := messenger.ConversationKey(ref); err != nil || key != got {
 			t.Errorf("its key is %q, %v", key, err)
 		}
@@ -149,7 +148,7 @@ func TestInstanceID(t *testing.T) {
 			t.Errorf("its key is of %+v, %v", back, err)
 		}
 	}
-	// A connection means nothing to a chat without one.
+	// The connection is ignored for other chats.
 	if got, err := messenger.InstanceID(messenger.ConversationRef{Type: messenger.TypeChat, ChatID: 1, BusinessConnectionID: "b"}); err != nil || strings.Contains(got, "b:") {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -239,7 +238,6 @@ func FuzzInstanceID(f *testing.F) {
 	})
 }
 
-// TestOmit: a bot answers neither itself nor what the owner of a chat, or the platform, writes.
 func TestOmit(t *testing.T) {
 	const person = `"chat":{"id":900,"type":"private"},"from":{"id":900,"is_bot":false}`
 	for body, want := range map[string]string{

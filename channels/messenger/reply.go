@@ -14,12 +14,12 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// maxText is the longest text of a message, in UTF-16.
+// maxText is the maximum size of a message in UTF-16 code units.
 const maxText = 4096
 
-// refusals is how the platform words errors: by a status and a description, of which the part before the colon repeats
-// the status. Of the descriptions that clients of the platform list, those with 4xx are permanent but for 429, which has
-// the wait in its parameters.
+// refusals classifies the platform's errors, which have a status and a description whose part before
+// the colon repeats the status. Among the descriptions that clients of the platform list, those of 4xx
+// are permanent, except 429, which has the delay in its parameters.
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var p posted
@@ -31,40 +31,38 @@ var refusals = channels.Refusals{
 	},
 }
 
-// uneditable are the codes of a message that is deleted, or can be edited no longer.
+// uneditable lists the error codes of deleted or no longer editable messages.
 var uneditable = []string{"message can't be edited", "message to edit not found", "MESSAGE_ID_INVALID"}
 
-// Replies is the target that brings replies to the chats that their conversations are named after by [InstanceID],
-// and edits them while they are being said. The methods of the platform are below the URL of the API; a token that is
-// part of the URL needs no other. What is longer than a message goes on in further ones. A group that has become a
-// supergroup, of another id, is followed.
+// Replies sends replies to the chats named by [InstanceID], and edits them while the answer grows. API
+// methods are below the URL of the API; if the token is part of the URL, leave Token empty. A long
+// reply continues in further messages. If a group becomes a supergroup, replies go to its new id.
 func Replies(api channels.API) outbox.Target {
 	api.Refusals = refusals
 	return channels.StreamedReplies(&messages{api: api, moved: map[int64]int64{}}, maxText)
 }
 
-// maxMoved bounds how many groups are known to have moved. The platform names the new id of another again.
+// maxMoved limits the remembered supergroup ids. For a forgotten one the platform returns the new id
+// again.
 const maxMoved = 1024
 
-// messages implements [channels.Messages] by sendMessage and editMessageText.
+// messages implements [channels.Messages] with sendMessage and editMessageText.
 type messages struct {
 	api channels.API
 
 	mu    sync.Mutex
-	moved map[int64]int64 // ids of groups that have become supergroups, and their new ids
+	moved map[int64]int64 // new ids of groups that became supergroups
 }
 
-// outgoing is what both take.
 type outgoing struct {
 	ChatID   int64  `json:"chat_id"`
 	Thread   int64  `json:"message_thread_id,omitempty"`
 	Topic    int64  `json:"direct_messages_topic_id,omitempty"`
 	Business string `json:"business_connection_id,omitempty"`
-	Message  int64  `json:"message_id,omitempty"` // that is edited
+	Message  int64  `json:"message_id,omitempty"` // message to edit
 	Text     string `json:"text"`
 }
 
-// posted is what they answer.
 type posted struct {
 	Result struct {
 		Message int64  `json:"message_id"`
@@ -77,16 +75,13 @@ type posted struct {
 	} `json:"parameters"`
 }
 
-// Size implements [channels.Sized].
 func (*messages) Size(text string) int { return channels.UTF16(text) }
 
-// Post implements [channels.Messages].
 func (m *messages) Post(ctx context.Context, r channels.Reply, text string) (message, shown string, err error) {
 	p, err := m.call(ctx, "/sendMessage", r, outgoing{Text: text})
 	return strconv.FormatInt(p.Result.Message, 10), cmp.Or(p.Result.Text, text), err
 }
 
-// Edit implements [channels.Messages].
 func (m *messages) Edit(ctx context.Context, r channels.Reply, message, text string) error {
 	id, err := strconv.ParseInt(message, 10, 64)
 	if err != nil {
@@ -96,13 +91,13 @@ func (m *messages) Edit(ctx context.Context, r channels.Reply, message, text str
 	switch code := channels.CodeOf(err); {
 	case strings.Contains(code, "message is not modified"):
 		return nil
-	case slices.Contains(uneditable, code), p.Parameters.MigrateTo != 0: // messages have other ids there
+	case slices.Contains(uneditable, code), p.Parameters.MigrateTo != 0: // message ids change with the migration
 		return channels.ErrNoMessage
 	}
 	return err
 }
 
-// call calls a method for the chat of a reply, and a second time if that has moved.
+// call calls a method for the chat of a reply, and again if the chat has moved.
 func (m *messages) call(ctx context.Context, method string, r channels.Reply, out outgoing) (p posted, err error) {
 	to, err := ParseInstanceID(r.Address)
 	if err != nil {
@@ -124,7 +119,7 @@ func (m *messages) call(ctx context.Context, method string, r channels.Reply, ou
 	return p, err
 }
 
-// chat returns the id that a chat has now.
+// chat returns the current id of a chat.
 func (m *messages) chat(id int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -56,8 +56,8 @@ func TestMessengerLongReplies(t *testing.T) {
 	})
 }
 
-// TestMessengerMovedGroup: a group that has become a supergroup is followed, at once and from then on. A wait in the
-// body of an answer is kept to.
+// TestMessengerMovedGroup verifies that replies follow a group to its supergroup id, and that the
+// retry delay in the body is used.
 func TestMessengerMovedGroup(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

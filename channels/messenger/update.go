@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Update is one update as the platform sent it.
+// Update is one update of the platform.
 type Update struct {
-	// ID orders updates, and is the same whenever one is sent.
+	// ID orders updates. It is the same when the platform sends again.
 	ID int64
-	// Native is the update as it came: an object with the names, the nesting and the values
-	// of the platform. It is not to be changed.
+	// Native is the update as received, with the platform's names and nesting. It must not be
+	// modified.
 	Native json.RawMessage
 
 	members map[string]json.RawMessage
 }
 
-// Known are the members of an update that the platform documents, of which one has at most
-// one. Others are handed on as well.
+// Known lists the members of an update that the platform documents. An update has at most one. The
+// channel delivers unknown ones, too.
 func Known() []string {
 	return []string{
 		"message", "edited_message", "channel_post", "edited_channel_post", "business_connection", "business_message",
@@ -32,8 +32,7 @@ func Known() []string {
 	}
 }
 
-// Kind is the known member that says what has happened, "" if there is none: then the
-// application has Native.
+// Kind returns the known member of the update, or "". In the latter case use Native.
 func (u Update) Kind() string {
 	for _, kind := range Known() {
 		if _, ok := u.members[kind]; ok {
@@ -43,33 +42,33 @@ func (u Update) Kind() string {
 	return ""
 }
 
-// Message is the part of the platform's message that most bots read. Native has the rest.
+// Message is the part of the platform's message that most bots need. Native has the rest.
 type Message struct {
 	ID                   int64  `json:"message_id"`
 	Date                 int64  `json:"date"`
-	Text                 string `json:"text"` // of media the caption
+	Text                 string `json:"text"` // or the caption of media
 	Caption              string `json:"caption"`
 	Chat                 Chat   `json:"chat"`
 	From                 *User  `json:"from"`
-	SenderChat           *Chat  `json:"sender_chat"` // on whose behalf it was sent
+	SenderChat           *Chat  `json:"sender_chat"` // the chat on whose behalf it was sent
 	SenderBusinessBot    *User  `json:"sender_business_bot"`
 	IsAutomaticForward   bool   `json:"is_automatic_forward"`
 	BusinessConnectionID string `json:"business_connection_id"`
-	MessageThreadID      int64  `json:"message_thread_id"` // of a thread that is no topic, too
+	MessageThreadID      int64  `json:"message_thread_id"` // also set for reply threads that are not topics
 	IsTopicMessage       bool   `json:"is_topic_message"`
 	DirectMessagesTopic  *struct {
 		TopicID int64 `json:"topic_id"`
 	} `json:"direct_messages_topic"`
 }
 
-// Chat is where a message stands.
+// Chat is the chat of a message.
 type Chat struct {
 	ID    int64  `json:"id"`
 	Type  string `json:"type"`
 	Title string `json:"title"`
 }
 
-// User is who wrote it.
+// User is the author of a message.
 type User struct {
 	ID        int64  `json:"id"`
 	IsBot     bool   `json:"is_bot"`
@@ -77,8 +76,8 @@ type User struct {
 	Username  string `json:"username"`
 }
 
-// Message returns the message of an update that is one, new or edited, in a chat that lasts;
-// nil of any other, guests' among them.
+// Message returns the new or edited message of an update. It is nil for other updates, including
+// messages of guests, whose chat does not last.
 func (u Update) Message() (*Message, error) {
 	kind := u.Kind()
 	if !slices.Contains([]string{
@@ -94,9 +93,10 @@ func (u Update) Message() (*Message, error) {
 	return &m, nil
 }
 
-// Omit returns why a bot does not answer a message of the update: it is "edited", a "forward" that the platform makes
-// by itself, of a "bot", which may be the same, or of the "owner" of a business chat. It is empty for a message to
-// answer. Anonymous administrators and channels, for whom the platform names bots of its own, are people.
+// Omit returns the reason for which a bot must not answer a message of the update, or "". The reasons
+// are "edited", an automatic "forward", a message of a "bot", possibly the bot itself, or of the
+// "owner" of a business chat. Anonymous administrators and channels, which the platform represents by
+// bots, are answered.
 func (u Update) Omit(m *Message) string {
 	kind := u.Kind()
 	switch {
@@ -112,7 +112,7 @@ func (u Update) Omit(m *Message) string {
 	return ""
 }
 
-// Speaker returns the name and the id of who wrote a message, empty if it is not known.
+// Speaker returns the name and id of the author of a message; both are empty if unknown.
 func (m *Message) Speaker() (name, id string) {
 	switch {
 	case m.SenderChat != nil:
@@ -123,8 +123,8 @@ func (m *Message) Speaker() (name, id string) {
 	return "", ""
 }
 
-// Ref is the chat that a message stands in, or the topic of one. A thread of replies in a group without topics is no
-// conversation of its own: the platform takes no message to it.
+// Ref returns the chat of a message, or its topic. A reply thread in a group without topics has no
+// conversation of its own, because the platform accepts no message addressed to it.
 func (m *Message) Ref() ConversationRef {
 	ref := ConversationRef{Type: TypeChat, ChatID: m.Chat.ID}
 	if m.IsTopicMessage {

@@ -10,10 +10,10 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// Type names what has happened, such as page.created.
+// Type is the type of an event, such as page.created.
 type Type string
 
-// Known are the types of events that the platform documents. Others are handed on as well.
+// Known lists the event types that the platform documents. The channel delivers unknown ones, too.
 func Known() []Type {
 	return []Type{
 		"comment.created", "comment.deleted", "comment.updated",
@@ -28,16 +28,15 @@ func Known() []Type {
 	}
 }
 
-// Event is one event as the platform sent it.
+// Event is one event of the platform.
 type Event struct {
-	// Type is never empty. Branch on it, with a default: platforms gain types.
+	// Type is never empty. A switch over it needs a default, because platforms add types.
 	Type Type
-	// Native is the event as it came: an object with the names, the nesting and the values
-	// of the platform. It is not to be changed.
+	// Native is the event as received, with the platform's names and nesting. It must not be modified.
 	Native json.RawMessage
 }
 
-// parse takes an object with a type; nothing within is looked at.
+// parse decodes an object with a type, without validating other members.
 func parse(body []byte) (Event, error) {
 	members, err := channels.Object(body)
 	if err != nil {
@@ -51,7 +50,7 @@ func parse(body []byte) (Event, error) {
 	return Event{Type(kind), text}, err
 }
 
-// lasting leaves out the number of the attempt, which differs whenever the platform sends an event.
+// lasting removes the attempt number, which changes when the platform sends again.
 func lasting(body []byte) []byte {
 	members, err := channels.Object(body)
 	if err != nil {
@@ -64,18 +63,18 @@ func lasting(body []byte) []byte {
 	return body
 }
 
-// UnmarshalJSON implements json.Unmarshaler, for applications that kept an event.
+// UnmarshalJSON implements json.Unmarshaler, for applications that store events.
 func (e *Event) UnmarshalJSON(b []byte) (err error) {
 	*e, err = parse(slices.Clone(b))
 	return err
 }
 
-// MarshalJSON implements json.Marshaler: it is the event as it came.
+// MarshalJSON implements json.Marshaler. It returns the event as received.
 func (e Event) MarshalJSON() ([]byte, error) { return e.Native, nil }
 
-// Typed returns the event as the Go type of its family: [*Comment], [*DataSource],
-// [*Database], [*FileUpload], [*Page] or [*View]. Of a type that is not known it is nil: the
-// application has Native. An error says that the platform has changed a known family.
+// Typed returns the event as the Go type of its family: [*Comment], [*DataSource], [*Database],
+// [*FileUpload], [*Page] or [*View]. It is nil for unknown types; use Native for those. An error means
+// that the platform has changed a known family.
 func (e Event) Typed() (any, error) {
 	if !slices.Contains(Known(), e.Type) {
 		return nil, nil
@@ -101,9 +100,9 @@ func (e Event) Typed() (any, error) {
 	return v, nil
 }
 
-// Head is what every known event has.
+// Head contains the members that all known events share.
 type Head struct {
-	ID             string   `json:"id"` // of the delivery, the same whenever it is sent
+	ID             string   `json:"id"` // delivery id, the same when the platform sends again
 	Type           Type     `json:"type"`
 	Timestamp      string   `json:"timestamp"`
 	WorkspaceID    string   `json:"workspace_id"`
@@ -111,8 +110,8 @@ type Head struct {
 	SubscriptionID string   `json:"subscription_id"`
 	IntegrationID  string   `json:"integration_id"`
 	Authors        []Author `json:"authors"`
-	AccessibleBy   []Author `json:"accessible_by,omitempty"` // never of an agent
-	AttemptNumber  int      `json:"attempt_number"`          // another one each time it is sent
+	AccessibleBy   []Author `json:"accessible_by,omitempty"` // never contains agents
+	AttemptNumber  int      `json:"attempt_number"`          // changes when the platform sends again
 	APIVersion     string   `json:"api_version"`
 	Entity         Entity   `json:"entity"`
 }
@@ -124,13 +123,13 @@ const (
 	AuthorAgent  = "agent"
 )
 
-// Author is who has done something.
+// Author is the author of an event.
 type Author struct {
 	ID   string `json:"id"`
 	Type string `json:"type"` // AuthorPerson, AuthorBot, AuthorAgent
 }
 
-// Entity is what an event is about, and what holds it.
+// Entity is the object of an event, or its parent.
 type Entity struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
@@ -145,7 +144,7 @@ type Comment struct {
 	} `json:"data,omitempty"`
 }
 
-// Contents is the data of events about what has a place, and content.
+// Contents is the data of events about objects with a parent and content.
 type Contents struct {
 	Parent        Entity   `json:"parent"`
 	UpdatedBlocks []Entity `json:"updated_blocks,omitempty"` // of content_updated
@@ -173,7 +172,7 @@ type Database struct {
 	Data *Schema `json:"data,omitempty"`
 }
 
-// FileUpload is an event file_upload.*. Data is there of upload_failed alone.
+// FileUpload is an event file_upload.*. Data is set for upload_failed only.
 type FileUpload struct {
 	Head
 	Data *struct {

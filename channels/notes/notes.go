@@ -11,53 +11,54 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors.
+// name identifies the channel in errors.
 const name = "notes"
 
-// DefaultSignatureHeader is the header of a signature if no other is given.
+// DefaultSignatureHeader is the default header of the signature.
 const DefaultSignatureHeader = "X-Notes-Signature"
 
-// signaturePrefix comes before the 64 hexadecimal digits of a signature.
+// signaturePrefix precedes the 64 hexadecimal digits of a signature.
 const signaturePrefix = "sha256="
 
-// Options are what a channel is made of. Webhook and at least one of VerificationToken and
-// Verification are needed.
+// Options configure a channel. Webhook and at least one of VerificationToken and Verification are
+// required.
 type Options struct {
-	// VerificationToken is what the platform gave at setup, and signs with. Nil: none yet.
+	// VerificationToken is the platform's setup token, which is the signing key. It is nil until
+	// setup.
 	VerificationToken *channels.Secret
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Verification handles a setup request as long as no token is configured. Whoever finds
-	// the URL can send one.
+	// Verification handles a setup request while no token is configured. Any client that knows the URL
+	// can send one.
 	Verification func(ctx context.Context, in Setup) (any, error)
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default none.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default none.
 	Deadline time.Duration
 	// Webhook receives every verified event.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
-	// SignatureHeader is the header that has the signature. Default DefaultSignatureHeader.
+	// SignatureHeader is the header of the signature. Default DefaultSignatureHeader.
 	SignatureHeader string
 }
 
-// Setup is what a setup request has.
+// Setup is a setup request.
 type Setup struct {
 	C *http.Request
-	// VerificationToken is to be kept: it is the key of all signatures to come.
+	// VerificationToken is the key of all later signatures. The application must store it.
 	VerificationToken channels.Secret
 }
 
-// Incoming is one verified event. The body of C has been read.
+// Incoming is one verified event. The request body in C is consumed.
 type Incoming struct {
 	C     *http.Request
 	Event Event
 }
 
-// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+// Channel receives webhooks at POST /webhook. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts Options
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -107,7 +108,7 @@ func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, Incoming{r, event}) }, nil
 }
 
-// setup takes what has no signature.
+// setup handles unsigned requests.
 func (c *Channel) setup(r *http.Request, body []byte) (channels.Call, error) {
 	sent, ok := setupToken(body)
 	token := c.opts.VerificationToken
@@ -124,13 +125,13 @@ func (c *Channel) setup(r *http.Request, body []byte) (channels.Call, error) {
 	return func(context.Context) (any, error) { return nil, nil }, nil
 }
 
-// setupToken returns the token of a setup body: an object with this one member.
+// setupToken returns the token of a setup body, an object with this member only.
 func setupToken(body []byte) (string, bool) {
 	text, err := channels.Text(body)
 	if err != nil {
 		return "", false
 	}
-	// By tokens, since a map would take a member that comes twice for one.
+	// Decode by tokens, since a map would hide a repeated member.
 	dec := json.NewDecoder(bytes.NewReader(text))
 	var tokens []json.Token
 	for len(tokens) <= 4 {

@@ -65,7 +65,6 @@ func TestNotesSuite(t *testing.T) {
 	})
 }
 
-// result is what a channel makes of one request.
 type result struct {
 	status int
 	body   string
@@ -73,7 +72,6 @@ type result struct {
 	tokens []channels.Secret
 }
 
-// send sends one request to a channel with these options.
 func send(t *testing.T, opts notes.Options, body, signature string) (res result) {
 	t.Helper()
 	opts.Webhook = func(_ context.Context, in notes.Incoming) (any, error) {
@@ -217,7 +215,7 @@ func TestNotesOptions(t *testing.T) {
 	})
 }
 
-// receive is the event that a signed body becomes.
+// receive returns the event of a signed body.
 func receive(t *testing.T, body string) notes.Event {
 	t.Helper()
 	got := send(t, notes.Options{VerificationToken: channels.NewSecret(token)}, body, sign(token, []byte(body)))
@@ -227,7 +225,6 @@ func receive(t *testing.T, body string) notes.Event {
 	return got.events[0]
 }
 
-// TestKnownEvents: every event that is documented has the Go type of its family.
 func TestKnownEvents(t *testing.T) {
 	families := map[string]any{
 		"comment": &notes.Comment{}, "data_source": &notes.DataSource{}, "database": &notes.Database{}, "file_upload": &notes.FileUpload{},
@@ -297,7 +294,7 @@ func TestEventData(t *testing.T) {
 	}
 }
 
-// TestOtherEvents: what is not known comes as it is.
+// TestOtherEvents verifies that unknown events are delivered unchanged.
 func TestOtherEvents(t *testing.T) {
 	for _, body := range []string{
 		`{"type":"page.teleported","new_member":{"b":1,"a":12345678901234567890}}`, `{"type":"x"}`, `{"data":3,"type":"comment","type":"comment.sent"}`,
@@ -313,7 +310,7 @@ func TestOtherEvents(t *testing.T) {
 			t.Errorf("kept it is %s, %v", again, err)
 		}
 	}
-	// A known one is not checked within; that shows only where it is read.
+	// Members are validated only when Typed reads them.
 	e := receive(t, `{"type":"page.created","authors":"nobody"}`)
 	if v, err := e.Typed(); err == nil || v != nil {
 		t.Errorf("%+v was read", v)

@@ -1,8 +1,8 @@
-// Package slack takes what Slack sends to an app: events, interactions and slash commands, at
-// POST /events, /interactions and /commands.
+// Package slack receives events, interactions and slash commands of Slack, at POST /events,
+// /interactions and /commands.
 //
-// Beside the guarantees of package channels: a request is proven by X-Slack-Signature over its
-// time and its bytes, and is at most five minutes old; the verification of an events URL is
-// answered without a call. An event has an id, which is the same whenever it is sent again, and
-// a thread has an [InstanceID].
+// In addition to the guarantees of package channels, a request carries X-Slack-Signature over its
+// timestamp and its bytes, and is at most five minutes old. The channel responds to the verification
+// of an events URL itself. An event keeps its id when the platform sends again, and a thread has an
+// [InstanceID].
 package slack

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Message is the part of an event that most bots read of a message. Event has the rest, and the text as it came.
+// Message is the part of a message event that most bots need. Event has the rest, and the text as
+// received.
 type Message struct {
 	Type    string `json:"type"`
 	Subtype string `json:"subtype"`
 	Channel string `json:"channel"`
 	User    string `json:"user"`
 	BotID   string `json:"bot_id"`
-	// Text is what people read: without escapes, with links and names in place of the platform's tokens, and without
-	// mentions of the bot that the event is for.
+	// Text is the visible text: without escapes and without mentions of the receiving bot, with links
+	// and names instead of the platform's tokens.
 	Text     string `json:"text"`
 	TS       string `json:"ts"`
-	ThreadTS string `json:"thread_ts"` // "" of what begins none
-	// Profile is that of the user, if the event has it.
+	ThreadTS string `json:"thread_ts"` // "" outside of threads
+	// Profile is the profile of the user, if the event contains it.
 	Profile struct {
 		DisplayName string `json:"display_name"`
 		RealName    string `json:"real_name"`
@@ -27,7 +28,7 @@ type Message struct {
 	} `json:"user_profile"`
 }
 
-// Message returns the message of an event that is one, or a mention; nil of others.
+// Message returns the message of a message or mention event, or nil.
 func (e *Event) Message() *Message {
 	var m Message
 	if e.EventType != "message" && e.EventType != "app_mention" || json.Unmarshal(e.Event, &m) != nil {
@@ -37,8 +38,8 @@ func (e *Event) Message() *Message {
 	return &m
 }
 
-// bot returns the id of the bot that the event is for, "" if it is not known. An event of older apps has none: then
-// the mention at the start of the text of an app_mention is it.
+// bot returns the id of the receiving bot, or "" if unknown. Events of older apps lack it; for them
+// bot returns the mention at the start of an app_mention.
 func (e *Event) bot(text string) string {
 	var request struct {
 		Authorizations []struct {
@@ -61,11 +62,12 @@ func (e *Event) bot(text string) string {
 	return ""
 }
 
-// spoken are the subtypes of messages that somebody writes.
+// spoken lists the message subtypes that people write.
 var spoken = []string{"", "file_share", "me_message", "thread_broadcast"}
 
-// Omit returns why a bot does not answer a message of the event: it is of a "bot", which may be the same, or of a
-// subtype, such as "message_changed", that is no new message. It is empty for a message to answer.
+// Omit returns the reason for which a bot must not answer a message of the event, or "". The reasons
+// are "bot", for bots including itself, and a subtype that is not a new message, such as
+// "message_changed".
 func (e *Event) Omit(m *Message) string {
 	switch {
 	case m.BotID != "", m.User != "" && m.User == e.bot(""):
@@ -76,8 +78,8 @@ func (e *Event) Omit(m *Message) string {
 	return ""
 }
 
-// DeliveryID returns the id for a delivery: that of the message, which is the same for the events message and
-// app_mention of one; of other events EventID.
+// DeliveryID returns the id for a delivery. It is the same for the message and app_mention events of
+// one message; for other events it is EventID.
 func (e *Event) DeliveryID() string {
 	if m := e.Message(); m != nil && m.Channel != "" && m.TS != "" && e.Omit(m) == "" {
 		return "message/" + m.Channel + "/" + m.TS
@@ -85,16 +87,16 @@ func (e *Event) DeliveryID() string {
 	return e.EventID
 }
 
-// Speaker returns the name of who wrote a message, which may be unknown, and the id.
+// Speaker returns the name of the author of a message, which may be unknown, and the id.
 func (m *Message) Speaker() (name, id string) {
 	return cmp.Or(m.Profile.DisplayName, m.Profile.RealName, m.Profile.Name), m.User
 }
 
-// isDirect reports whether a channel is one of direct messages with one person.
+// isDirect reports whether the channel id belongs to direct messages with one person.
 func isDirect(channel string) bool { return strings.HasPrefix(channel, "D") }
 
-// Ref is the thread that a message stands in, or that it would begin. Direct messages outside of threads are one
-// conversation.
+// Ref returns the thread of a message, or the thread that it starts. Direct messages outside of
+// threads are one conversation.
 func (m *Message) Ref(team string) Ref {
 	if isDirect(m.Channel) {
 		return Ref{team, m.Channel, m.ThreadTS}
@@ -102,10 +104,10 @@ func (m *Message) Ref(team string) Ref {
 	return Ref{team, m.Channel, cmp.Or(m.ThreadTS, m.TS)}
 }
 
-// unescape undoes what the platform escapes.
+// unescape reverses the platform's escapes.
 var unescape = strings.NewReplacer("&amp;", "&", "&lt;", "<", "&gt;", ">")
 
-// plain returns a text as people read it, without mentions of a bot.
+// plain returns the visible text without mentions of a bot.
 func plain(text, bot string) string {
 	var b strings.Builder
 	for {
@@ -127,7 +129,7 @@ func plain(text, bot string) string {
 	}
 }
 
-// shownToken returns a token of the platform as it shows it: a mention, a channel, a link.
+// shownToken returns the visible form of a token: a mention, a channel, or a link.
 func shownToken(token string) string {
 	target, label, labeled := strings.Cut(token, "|")
 	labeled = labeled && label != ""

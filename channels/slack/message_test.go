@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/channels/slack"
 )
 
-// eventOf returns the event of a request that is for the bot UB.
+// eventOf returns the event of a request to the bot UB.
 func eventOf(kind, event string) slack.Event {
 	native := `{"event_id":"E-` + kind + `","authorizations":[{"user_id":"U0","is_bot":false},{"user_id":"UB","is_bot":true}],"event":` + event + `}`
 	return slack.Event{EventType: kind, EventID: "E-" + kind, TeamID: "T", Native: json.RawMessage(native), Event: json.RawMessage(event)}
@@ -57,7 +57,6 @@ func TestSlackOmit(t *testing.T) {
 	}
 }
 
-// TestSlackDeliveryID: a message has one id, by whichever event it comes.
 func TestSlackDeliveryID(t *testing.T) {
 	const message = `{"channel":"C","ts":"1.2","user":"U1","text":"<@UB> Hi"}`
 	plain, mention, other := eventOf("message", message), eventOf("app_mention", message), eventOf("message", `{"channel":"C","ts":"1.3","user":"U1"}`)
@@ -70,7 +69,6 @@ func TestSlackDeliveryID(t *testing.T) {
 	}
 }
 
-// TestSlackDirect: a direct message channel is one conversation, and each thread in it another.
 func TestSlackDirect(t *testing.T) {
 	for event, want := range map[string]string{
 		`{"channel":"D1","ts":"1.2"}`: "slack:v1:T:D1:", `{"channel":"D1","ts":"1.3"}`: "slack:v1:T:D1:",

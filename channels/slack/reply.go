@@ -13,13 +13,13 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// maxText is the longest text of a message that can be edited, as [messages.Size] measures it. A message that is
-// posted may be longer, but chat.update refuses such a text by msg_too_long.
+// maxText is the maximum size of an editable message, in the unit of [messages.Size]. A posted message
+// may be longer, but chat.update rejects it with msg_too_long.
 const maxText = 4000
 
-// refusals is how the platform words errors: by 200 and a code. Retry lists those of the errors documented for
-// chat.postMessage and chat.update that pass: limits, faults of the platform, and migrations of a workspace or channel.
-// A code that is not listed is permanent.
+// refusals classifies the platform's errors, which have status 200 and a code. Retry lists the
+// temporary errors documented for chat.postMessage and chat.update: rate limits, faults of the
+// platform, and migrations of a workspace or channel. Any other code is permanent.
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var p posted
@@ -34,35 +34,32 @@ var refusals = channels.Refusals{
 	},
 }
 
-// uneditable are the codes of a message that is deleted, or can be edited no longer.
+// uneditable lists the error codes of deleted or no longer editable messages.
 var uneditable = []string{"cant_update_message", "edit_window_closed", "message_not_found"}
 
-// Replies is the target that brings replies to the threads that their conversations are named after by
-// [InstanceID], and edits them while they are being said. The API has the token of the bot; its URL is by default
-// https://slack.com/api. What is longer than a message goes on in further ones. Texts are escaped: a model mentions
-// nobody.
+// Replies sends replies to the threads named by [InstanceID], and edits them while the answer grows.
+// The API needs the bot's token; its URL defaults to https://slack.com/api. A long reply continues in
+// further messages. Texts are escaped, so that a model cannot mention users.
 func Replies(api channels.API) outbox.Target {
 	api.URL = cmp.Or(api.URL, "https://slack.com/api")
 	api.Refusals = refusals
 	return channels.StreamedReplies(&messages{api}, maxText)
 }
 
-// escape has the platform show a text as it is, without mentions, channels and links of other labels.
+// escape makes the platform show a text literally, without mentions, channel links and labeled links.
 var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// messages implements [channels.Messages] by chat.postMessage and chat.update.
+// messages implements [channels.Messages] with chat.postMessage and chat.update.
 type messages struct{ api channels.API }
 
-// outgoing is what both take.
 type outgoing struct {
 	Channel     string `json:"channel"`
 	ThreadTS    string `json:"thread_ts,omitempty"`
-	TS          string `json:"ts,omitempty"` // of the message that is edited
+	TS          string `json:"ts,omitempty"` // message to edit
 	Text        string `json:"text"`
-	ClientMsgID string `json:"client_msg_id,omitempty"` // one message under one id
+	ClientMsgID string `json:"client_msg_id,omitempty"` // deduplicates messages
 }
 
-// posted is what they answer.
 type posted struct {
 	OK      bool   `json:"ok"`
 	Error   string `json:"error"`
@@ -72,16 +69,14 @@ type posted struct {
 	} `json:"message"`
 }
 
-// Size implements [channels.Sized]: the platform counts escapes.
+// Size implements [channels.Sized]. The platform counts escapes.
 func (*messages) Size(text string) int { return channels.UTF16(escape.Replace(text)) }
 
-// Post implements [channels.Messages].
 func (m *messages) Post(ctx context.Context, r channels.Reply, text string) (message, shown string, err error) {
 	p, err := m.call(ctx, "/chat.postMessage", r, outgoing{Text: text, ClientMsgID: r.UUID()})
 	return p.TS, cmp.Or(p.Message.Text, text), err
 }
 
-// Edit implements [channels.Messages].
 func (m *messages) Edit(ctx context.Context, r channels.Reply, message, text string) error {
 	_, err := m.call(ctx, "/chat.update", r, outgoing{Text: text, TS: message})
 	if slices.Contains(uneditable, channels.CodeOf(err)) {

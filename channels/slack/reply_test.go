@@ -14,7 +14,7 @@ import (
 const (
 	thread = "slack:v1:T:C:1.2"
 	posted = `/chat.postMessage Bearer of-the-bot {"channel":"C","thread_ts":"1.2","text":"Hi \u0026amp; bye.","client_msg_id":"` + clientID + `"}`
-	// clientID is made of the submission.
+	// clientID is derived from the submission id.
 	clientID = "13a076fc-e7d1-8541-8cc5-f004c44c1061"
 )
 
@@ -39,7 +39,7 @@ func TestSlackReplies(t *testing.T) {
 	channeltest.Replies(t, slack.Replies, cases)
 }
 
-// textOf returns the text of a call as the platform shows it.
+// textOf returns the visible text of a call.
 func textOf(t *testing.T, body []byte) string {
 	var m struct{ Text string }
 	if err := json.Unmarshal(body, &m); err != nil {

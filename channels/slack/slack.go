@@ -12,10 +12,10 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors and instance ids.
+// name identifies the channel in errors and instance ids.
 const name = "slack"
 
-// Tolerance is how far the time of a request may be from now.
+// Tolerance is the maximum difference between a request's timestamp and now.
 const Tolerance = 300 * time.Second
 
 const (
@@ -23,58 +23,58 @@ const (
 	formType = "application/x-www-form-urlencoded"
 )
 
-// Options are what a channel is made of. SigningSecret and one callback are needed; a route is
-// there for each callback.
+// Options configure a channel. SigningSecret and at least one callback are required. Each callback
+// adds a route.
 type Options struct {
-	// SigningSecret is the app's.
+	// SigningSecret is the signing secret of the app.
 	SigningSecret channels.Secret
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 3 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 3 s.
 	Deadline time.Duration
-	// Events receives the requests of POST /events, but for its verification.
+	// Events handles POST /events, except for the URL verification.
 	Events func(ctx context.Context, in Event) (any, error)
-	// Interactions receives those of POST /interactions: buttons, modals, shortcuts.
+	// Interactions handles POST /interactions: buttons, modals, shortcuts.
 	Interactions func(ctx context.Context, in Interaction) (any, error)
-	// Commands receives those of POST /commands.
+	// Commands handles POST /commands.
 	Commands func(ctx context.Context, in Command) (any, error)
 }
 
 // Event is a request of the Events API.
 type Event struct {
 	C *http.Request
-	// Type is that of the request, "event_callback" of an event; EventType is the event's, and
-	// EventID its id, the same whenever it is sent again.
+	// Type is the type of the request, "event_callback" for events. EventType is the type of the
+	// event. EventID is the same when the platform sends again.
 	Type, EventType, EventID, TeamID string
-	// Native is the request as it came, Event the event within it; both are JSON objects.
+	// Native is the request as received, Event the event in it. Both are JSON objects.
 	Native, Event json.RawMessage
 }
 
-// Interaction is what somebody did with a message or a modal. Native, a JSON object, may have a
-// response URL, which is a capability: it does not belong into what a model reads, or a log.
+// Interaction is a user action on a message or a modal. Native, a JSON object, may contain a response
+// URL. That is a capability: keep it out of model input and logs.
 type Interaction struct {
 	C      *http.Request
 	Type   string // such as "block_actions"
 	Native json.RawMessage
 }
 
-// Command is a slash command. ResponseURL and TriggerID are capabilities: they do not belong
-// into what a model reads, or a log.
+// Command is a slash command. ResponseURL and TriggerID are capabilities: keep them out of model input
+// and logs.
 type Command struct {
 	C                                                  *http.Request
 	Command, Text, TeamID, ChannelID, UserID, UserName string
 	ResponseURL, TriggerID                             string
-	// Native are all fields of the form.
+	// Native contains all fields of the form.
 	Native url.Values
 }
 
-// Channel takes webhooks. It is safe for concurrent use.
+// Channel receives webhooks. It is safe for concurrent use.
 type Channel struct {
 	opts   Options
 	routes []channels.Route
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -109,7 +109,7 @@ func invalid(field, problem string) error {
 // Routes implements [channels.Channel].
 func (c *Channel) Routes() []channels.Route { return append([]channels.Route(nil), c.routes...) }
 
-// add declares a route, whose requests are verified and then parsed.
+// add declares a route that verifies and then parses requests.
 func (c *Channel) add(path, mediaType string, parse func(*http.Request, []byte) (channels.Call, bool)) {
 	c.routes = append(c.routes, channels.Endpoint{
 		Method: http.MethodPost, Path: path, MediaTypes: []string{mediaType},
@@ -199,13 +199,13 @@ func (c *Channel) command(r *http.Request, body []byte) (channels.Call, bool) {
 	return func(ctx context.Context) (any, error) { return c.opts.Commands(ctx, in) }, true
 }
 
-// Ref names a thread, or a direct message channel if ThreadTS is empty.
+// Ref identifies a thread, or a direct message channel if ThreadTS is empty.
 type Ref struct {
 	Team, Channel, ThreadTS string
 }
 
-// InstanceID returns the id of the conversation of a thread, always the same for the same. An
-// error is a [*channels.InputError].
+// InstanceID returns the conversation id of a thread. It is deterministic. An error is a
+// [*channels.InputError].
 func InstanceID(ref Ref) (string, error) {
 	for _, part := range []struct{ field, value string }{
 		{"conversation.team", ref.Team}, {"conversation.channel", ref.Channel}, {"conversation.threadTs", ref.ThreadTS},
@@ -222,7 +222,7 @@ func InstanceID(ref Ref) (string, error) {
 	return id, nil
 }
 
-// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// ParseInstanceID is the inverse of InstanceID. For any other text it returns a
 // [*channels.InstanceIDError].
 func ParseInstanceID(id string) (Ref, error) {
 	if p := channels.SplitID(id, name, "v1"); len(p) == 3 {

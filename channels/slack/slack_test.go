@@ -36,7 +36,7 @@ func prove(h http.Header, body []byte, at time.Time) {
 	h.Set("X-Slack-Signature", "v0="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// all is a channel with every route, whose callbacks are one.
+// all returns a channel with all routes and one callback.
 func all(t testing.TB, callback channels.Call, limit int64) channels.Channel {
 	t.Helper()
 	c, err := slack.New(&slack.Options{
@@ -85,7 +85,7 @@ func TestSlackSuite(t *testing.T) {
 	}
 }
 
-// send sends a request whose time is off by some.
+// send sends a request whose timestamp is off by a duration.
 func send(t *testing.T, c channels.Channel, path, mediaType, body string, off time.Duration) *httptest.ResponseRecorder {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -111,7 +111,7 @@ func TestSlackFreshness(t *testing.T) {
 	})
 }
 
-// TestSlackVector: the example of the platform's documentation is proven.
+// TestSlackVector verifies the example of the platform's documentation.
 func TestSlackVector(t *testing.T) {
 	const body = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&" +
 		"user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&" +

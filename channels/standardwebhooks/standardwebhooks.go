@@ -1,8 +1,8 @@
-// Package standardwebhooks takes webhooks of any platform that signs by the Standard Webhooks
+// Package standardwebhooks receives webhooks of platforms that sign by the Standard Webhooks
 // specification, and of those that send the headers of Svix.
 //
-// Beside the guarantees of package channels: a delivery is proven by one of the signatures of
-// its header over its id, its time and its bytes, and is at most five minutes old.
+// In addition to the guarantees of package channels, a delivery carries one or more signatures over
+// its id, its timestamp and its bytes, of which one must verify. It is at most five minutes old.
 package standardwebhooks
 
 import (
@@ -18,48 +18,48 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors.
+// name identifies the channel in errors.
 const name = "standardwebhooks"
 
-// Tolerance is how far the time of a delivery may be from now.
+// Tolerance is the maximum difference between a delivery's timestamp and now.
 const Tolerance = 300 * time.Second
 
-// Options are what a channel is made of. Secret and Webhook are needed.
+// Options configure a channel. Secret and Webhook are required.
 type Options struct {
-	// Secret is in base64, with or without "whsec_" before it.
+	// Secret is base64, with or without the prefix "whsec_".
 	Secret channels.Secret
-	// PreviousSecret is accepted as well, while secrets are rotated. Nil: none.
+	// PreviousSecret is accepted in addition during a rotation. It may be nil.
 	PreviousSecret *channels.Secret
-	// Prefix begins the names of the headers, which end in -Id, -Timestamp and -Signature.
-	// Default "Webhook"; "Svix" is used as well.
+	// Prefix is the prefix of the headers -Id, -Timestamp and -Signature. Default "Webhook"; some
+	// platforms use "Svix".
 	Prefix string
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 15 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 15 s.
 	Deadline time.Duration
 	// Webhook receives every verified delivery.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 }
 
-// Incoming is one verified delivery. The body of C has been read.
+// Incoming is one verified delivery. The request body in C is consumed.
 type Incoming struct {
 	C *http.Request
-	// ID is the same whenever the delivery is sent again.
+	// ID is the same when the platform sends again.
 	ID string
-	// Type is the member of that name, "" if there is none.
+	// Type is the member "type", or "".
 	Type string
-	// Native is the body as it came, a JSON object.
+	// Native is the body as received, a JSON object.
 	Native json.RawMessage
 }
 
-// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+// Channel receives webhooks at POST /webhook. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts Options
 	keys []channels.Secret
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -100,12 +100,12 @@ func (c *Channel) addKey(field string, s channels.Secret) error {
 	return nil
 }
 
-// codes are the signatures of version 1 in a header, which may have others.
+// codes returns the signatures of version 1 in the header.
 func (c *Channel) codes(h http.Header) (codes [][]byte) {
 	for one := range strings.SplitSeq(channels.Header(h, c.opts.Prefix+"-Signature"), " ") {
 		version, text, _ := strings.Cut(one, ",")
 		if strings.Contains(text, ",") {
-			return nil // two headers
+			return nil // repeated header
 		}
 		if version == "v1" {
 			if code, ok := channels.Base64Code(text); ok {

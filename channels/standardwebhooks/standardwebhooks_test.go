@@ -72,7 +72,7 @@ func TestStandardWebhooksSuite(t *testing.T) {
 	})
 }
 
-// send sends a body with some headers, and returns the status and what the callback got.
+// send sends a body, and returns the status and the callback's argument.
 func send(t *testing.T, opts standardwebhooks.Options, body string, headers map[string]string) (status int, got *standardwebhooks.Incoming) {
 	t.Helper()
 	opts.Webhook = func(_ context.Context, in standardwebhooks.Incoming) (any, error) { got = &in; return nil, nil }
@@ -148,7 +148,7 @@ func TestStandardWebhooksOptions(t *testing.T) {
 	}
 }
 
-// FuzzStandardSignature: no header proves a delivery but one that has its code.
+// FuzzStandardSignature verifies that only a header with the expected signature is accepted.
 func FuzzStandardSignature(f *testing.F) {
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	right := sign(f, secret, "msg_1", stamp, body)
@@ -169,7 +169,7 @@ func FuzzStandardSignature(f *testing.F) {
 	})
 }
 
-// TestTheirLibrarySigns: what the library of the specification signs is proven, under this secret alone.
+// TestTheirLibrarySigns verifies signatures of the specification's library.
 func TestTheirLibrarySigns(t *testing.T) {
 	for text, want := range map[string]int{secret: 200, "whsec_" + older: 401} {
 		theirs, err := library.NewWebhook(text)

@@ -1,8 +1,8 @@
-// Package stripe takes webhooks of Stripe.
+// Package stripe receives webhooks of Stripe.
 //
-// Beside the guarantees of package channels: a delivery is proven by one of the signatures v1 of
-// Stripe-Signature over its time and its bytes, and is at most five minutes old. What is not
-// proven, or not an event of the form that the endpoint is for, is 400.
+// In addition to the guarantees of package channels, a delivery carries one or more v1 signatures in
+// Stripe-Signature over its timestamp and its bytes, of which one must verify. It is at most five
+// minutes old. An unverified delivery, or an event of the other form, full or thin, is 400.
 package stripe
 
 import (
@@ -17,46 +17,45 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors.
+// name identifies the channel in errors.
 const name = "stripe"
 
-// Tolerance is how far the time of a delivery may be from now.
+// Tolerance is the maximum difference between a delivery's timestamp and now.
 const Tolerance = 300 * time.Second
 
-// Options are what a channel is made of. Secret and Webhook are needed.
+// Options configure a channel. Secret and Webhook are required.
 type Options struct {
-	// Secret is that of the endpoint.
+	// Secret is the secret of the endpoint.
 	Secret channels.Secret
-	// PreviousSecret is accepted as well, while secrets are rotated. Nil: none.
+	// PreviousSecret is accepted in addition during a rotation. It may be nil.
 	PreviousSecret *channels.Secret
-	// Thin says that the endpoint is for thin events, which name an object, and not for those
-	// that have it.
+	// Thin accepts thin events, which reference an object, instead of events that contain it.
 	Thin bool
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 10 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 10 s.
 	Deadline time.Duration
 	// Webhook receives every verified event.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 }
 
-// Incoming is one verified event. The body of C has been read.
+// Incoming is one verified event. The request body in C is consumed.
 type Incoming struct {
 	C *http.Request
-	// ID is the same whenever the event is sent again.
+	// ID is the same when the platform sends again.
 	ID, Type string
-	// Native is the event as it came, a JSON object.
+	// Native is the event as received, a JSON object.
 	Native json.RawMessage
 }
 
-// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+// Channel receives webhooks at POST /webhook. It is safe for concurrent use.
 type Channel struct {
 	channels.Only
 	opts    Options
 	secrets []channels.Secret
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -88,7 +87,7 @@ func invalid(field, problem string) error {
 	return &channels.InputError{Channel: name, Field: field, Problem: problem}
 }
 
-// signed is what the header says: a time and signatures of version 1, beside others.
+// signed returns the timestamp and the v1 signatures of the header.
 func signed(h http.Header) (stamp string, codes [][]byte) {
 	timed := false
 	for one := range strings.SplitSeq(channels.Header(h, "Stripe-Signature"), ",") {
@@ -96,7 +95,7 @@ func signed(h http.Header) (stamp string, codes [][]byte) {
 		switch strings.TrimSpace(key) {
 		case "t":
 			if timed {
-				return "", nil // two headers
+				return "", nil // repeated header
 			}
 			stamp, timed = value, true
 		case "v1":

@@ -98,7 +98,7 @@ func TestStripeEvents(t *testing.T) {
 				t.Errorf("off by %v: %d, want %d", off, status, want)
 			}
 		}
-		// While a secret is rotated there are signatures of both.
+		// During a rotation the header has signatures of both secrets.
 		stamp := strconv.FormatInt(now.Unix(), 10)
 		both := "t=" + stamp + ",v1=" + code("new", stamp, event) + ",v1=" + code(secret, stamp, event) + ",v0=" + strings.Repeat("0", 64)
 		for name, opts := range map[string]stripe.Options{"old": whole, "new": {Secret: "new"}, "previous": {Secret: "newest", PreviousSecret: channels.NewSecret("new")}} {
@@ -122,7 +122,8 @@ func TestStripeOptions(t *testing.T) {
 	}
 }
 
-// FuzzStripeSignature: no header proves an event but one that has its code, and its time once.
+// FuzzStripeSignature verifies that only a header with one timestamp and the expected signature is
+// accepted.
 func FuzzStripeSignature(f *testing.F) {
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	right := code(secret, stamp, event)

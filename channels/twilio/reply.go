@@ -11,18 +11,18 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// maxText is the longest text of a message, in UTF-16.
+// maxText is the maximum size of a message in UTF-16 code units.
 const maxText = 1600
 
-// refusals is how the platform words errors: by a status and a number. Retry lists those of the platform's
-// error dictionary that pass: limits of rates and queues (14107, 20429, 21611, 30001, 63017, 63018, 63038), and a service
-// that is temporarily unavailable (20503).
+// refusals classifies the platform's errors, which have a status and a number. Retry lists the
+// temporary ones of the platform's error dictionary: limits of rates and queues (14107, 20429, 21611,
+// 30001, 63017, 63018, 63038), and a service that is temporarily unavailable (20503).
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var answer struct {
 			Code json.Number `json:"code"`
 		}
-		_ = json.Unmarshal(body, &answer) // an answer that is no JSON has no code
+		_ = json.Unmarshal(body, &answer) // a body that is not JSON has no code
 		if answer.Code == "0" {
 			return "", 0
 		}
@@ -31,10 +31,10 @@ var refusals = channels.Refusals{
 	Retry: []string{"14107", "20429", "20503", "21611", "30001", "63017", "63018", "63038"},
 }
 
-// Replies is the target that sends replies to the participants of conversations named by [InstanceID]. The Token of
-// the API is that of the account; its URL is by default https://api.twilio.com/2010-04-01. What is longer than a
-// message goes on in further ones. The platform takes no id: a message that is sent again, since its answer was lost,
-// comes twice.
+// Replies sends replies to the participants of conversations named by [InstanceID]. The API needs the
+// account's token; its URL defaults to https://api.twilio.com/2010-04-01. A long reply continues in
+// further messages. The platform accepts no message id, so a retry after a lost response sends the
+// message twice.
 func Replies(api channels.API) outbox.Target {
 	api.URL = cmp.Or(api.URL, "https://api.twilio.com/2010-04-01")
 	api.Refusals = refusals

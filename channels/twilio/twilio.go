@@ -1,9 +1,8 @@
-// Package twilio takes webhooks of Twilio, at POST /webhook and, if asked for, POST /status.
+// Package twilio receives webhooks of Twilio at POST /webhook and, optionally, POST /status.
 //
-// Beside the guarantees of package channels: a request is proven by X-Twilio-Signature over the
-// public URL and the fields of its form; one of another account is 403. Nothing is an empty
-// TwiML document to /webhook and an empty 200 to /status, and of other results only responses
-// are answers.
+// In addition to the guarantees of package channels, a request carries X-Twilio-Signature over the
+// public URL and the form fields. A request of another account is 403. A nil result is an empty TwiML
+// document for /webhook and an empty 200 for /status; any other result must be a response.
 package twilio
 
 import (
@@ -21,49 +20,49 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors and instance ids.
+// name identifies the channel in errors and instance ids.
 const name = "twilio"
 
-// empty is a TwiML document that does nothing.
+// empty is a TwiML document without instructions.
 const empty = `<?xml version="1.0" encoding="UTF-8"?><Response></Response>`
 
-// Options are what a channel is made of. AuthToken, AccountSID, PublicURL and Webhook are needed.
+// Options configure a channel. AuthToken, AccountSID, PublicURL and Webhook are required.
 type Options struct {
-	// AuthToken is the account's, the key of signatures.
+	// AuthToken is the auth token of the account, which is the signing key.
 	AuthToken channels.Secret
-	// AccountSID is the account that requests are of.
+	// AccountSID is the account that sends requests.
 	AccountSID string
-	// PublicURL is where the platform reaches the channel: its webhook is PublicURL and /webhook,
-	// to which the query of a request is added.
+	// PublicURL is the URL of the channel as the platform sees it, without /webhook. The query of a
+	// request is appended.
 	PublicURL string
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 15 s.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default 15 s.
 	Deadline time.Duration
-	// Webhook receives every verified message or call.
+	// Webhook handles verified messages and calls.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
-	// Status receives what becomes of messages that were sent. Nil: there is no such route.
+	// Status handles the status callbacks of sent messages. If nil, the route does not exist.
 	Status func(ctx context.Context, in Incoming) (any, error)
 }
 
-// Incoming is one verified request. The body of C has been read.
+// Incoming is one verified request. The request body in C is consumed.
 type Incoming struct {
 	C *http.Request
-	// MessageSID is the same whenever the request is sent again; "" of a call, which has CallSid
-	// in Native.
+	// MessageSID is the same when the platform sends again. It is "" for calls, which have CallSid in
+	// Native.
 	MessageSID, From, To, Body string
-	// MessagingServiceSID is empty of what was not sent to a messaging service.
+	// MessagingServiceSID is empty unless the message was sent to a messaging service.
 	MessagingServiceSID string
-	// Native are all fields of the form.
+	// Native contains all fields of the form.
 	Native url.Values
 }
 
-// Channel takes webhooks. It is safe for concurrent use.
+// Channel receives webhooks. It is safe for concurrent use.
 type Channel struct {
 	opts Options
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -112,7 +111,7 @@ func (c *Channel) route(path string, callback func(context.Context, Incoming) (a
 	}.Route()
 }
 
-// onlyResponses passes on what may be an answer, also later.
+// onlyResponses passes on responses, also of a [channels.Later], and rejects other results.
 func onlyResponses(nothing *http.Response) func(any, error) (any, error) {
 	return func(result any, err error) (any, error) {
 		switch v := result.(type) {
@@ -142,8 +141,9 @@ func checkForm(h http.Header) error {
 	return nil
 }
 
-// signedForms returns what a signature may be made of, as the platform's libraries verify it: the URL with and without
-// its port, and every field, in order of names, with its distinct values in order; or with all of them as they came.
+// signedForms returns the texts that the platform's libraries verify. They have the URL with or
+// without its port, and all fields in order of names, with their distinct values sorted, or all values
+// as received.
 func signedForms(at string, form url.Values) (all [][]byte) {
 	names := slices.Sorted(maps.Keys(form))
 	var distinct, asSent []byte
@@ -171,7 +171,7 @@ func withoutPort(at string) string {
 	return at[:end-len(host)+colon] + at[end:]
 }
 
-// withPort returns a URL with a port, that of its scheme if it has none.
+// withPort returns a URL with its port, or with the default port of its scheme.
 func withPort(at string) string {
 	if withoutPort(at) != at {
 		return at
@@ -183,7 +183,7 @@ func withPort(at string) string {
 	return at[:end] + ":443" + at[end:]
 }
 
-// hostOf returns the host of a URL with its port, and where it ends.
+// hostOf returns the host and port of a URL, and the index after it.
 func hostOf(at string) (host string, end int) {
 	begin := strings.Index(at, "//") + len("//")
 	if end = strings.IndexAny(at[begin:], "/?"); end < 0 {
@@ -214,22 +214,22 @@ func (c *Channel) incoming(r *http.Request, path string, body []byte) (Incoming,
 	}, nil
 }
 
-// IsStatus reports whether the request reports the state of a message that was sent, such as "delivered", in place of a
-// message: a bot does not answer it.
+// IsStatus reports whether the request is a status callback of a sent message, such as "delivered". A
+// bot does not answer it.
 func (in *Incoming) IsStatus() bool {
 	return in.Native.Has("MessageStatus") || in.Native.Has("SmsStatus") && in.Native.Get("SmsStatus") != "received"
 }
 
-// Ref names what a participant and an address of the account, or a messaging service, say to
-// each other.
+// Ref identifies a conversation of a participant with an address of the account, or with a messaging
+// service.
 type Ref struct {
 	Account string
-	// Address is a number of the account, empty if MessagingService is not.
+	// Address is a number of the account. Exactly one of Address and MessagingService is set.
 	Address, MessagingService string
 	Participant               string
 }
 
-// Ref is the conversation of a message.
+// Ref returns the conversation of a message.
 func (in *Incoming) Ref() Ref {
 	ref := Ref{Account: in.Native.Get("AccountSid"), Participant: in.From, MessagingService: in.MessagingServiceSID}
 	if ref.MessagingService == "" {
@@ -238,7 +238,7 @@ func (in *Incoming) Ref() Ref {
 	return ref
 }
 
-// InstanceID returns the id of a conversation, always the same for the same. An error is a
+// InstanceID returns the conversation id of a reference. It is deterministic. An error is a
 // [*channels.InputError].
 func InstanceID(ref Ref) (string, error) {
 	parts := []string{name, "v1", "account", ref.Account, "address", ref.Address, "participant", ref.Participant}
@@ -259,7 +259,7 @@ func InstanceID(ref Ref) (string, error) {
 	return id, nil
 }
 
-// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// ParseInstanceID is the inverse of InstanceID. For any other text it returns a
 // [*channels.InstanceIDError].
 func ParseInstanceID(id string) (Ref, error) {
 	if p := channels.SplitID(id, name, "v1", "account"); len(p) == 5 {

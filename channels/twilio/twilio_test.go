@@ -39,7 +39,7 @@ func sign(at, body string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// TestTwilioVector: what the tests sign with gives the example of the platform's documentation.
+// TestTwilioVector verifies the tests' signatures with the example of the platform's documentation.
 func TestTwilioVector(t *testing.T) {
 	const form = "CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309&To=%2B18005551212"
 	if got := sign("https://mycompany.com/myapp.php?foo=1&bar=2", form); got != "RSOYDt4T1cUTdK1PDd93/VVr8B8=" {
@@ -108,7 +108,7 @@ func TestTwilioRequests(t *testing.T) {
 	}
 }
 
-// TestTwilioSignatures: a request is proven in each form in which the platform's libraries verify one.
+// TestTwilioSignatures verifies every form that the platform's libraries accept.
 func TestTwilioSignatures(t *testing.T) {
 	for _, c := range []struct{ public, signed string }{
 		{"https://e.example/c", "https://e.example/c"}, {"https://e.example/c", "https://e.example:443/c"}, {"https://e.example:443/c", "https://e.example/c"},

@@ -10,16 +10,16 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// maxText is the longest text of a message, in UTF-16.
+// maxText is the maximum size of a message in UTF-16 code units.
 const maxText = 4096
 
-// transient is the code of an error that the platform calls so, whatever its number.
+// transient replaces the code of an error that the platform marks as transient.
 const transient = "transient"
 
-// refusals is how the platform words errors: by a number, with a status that is 400 for limits and 500 for missing
-// permissions, too. The numbers are from excerpts of the table of error codes as partners of the platform publish it: Retry has throttling (4, 80007, 80008,
-// 130429, 131048, 131056), downtime (1, 2, 131000, 131016, 133004) and maintenance (131057); Permanent has 3, a missing
-// permission.
+// refusals classifies the platform's errors by number, because status 400 includes rate limits and 500
+// includes missing permissions. The numbers are from excerpts of the error table that partners of the
+// platform publish. Retry lists throttling (4, 80007, 80008, 130429, 131048, 131056), downtime (1, 2,
+// 131000, 131016, 133004) and maintenance (131057); Permanent lists 3, a missing permission.
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var answer struct {
@@ -28,7 +28,7 @@ var refusals = channels.Refusals{
 				Transient bool        `json:"is_transient"`
 			} `json:"error"`
 		}
-		_ = json.Unmarshal(body, &answer) // an answer that is no JSON has no code
+		_ = json.Unmarshal(body, &answer) // a body that is not JSON has no code
 		if answer.Error.Transient {
 			return transient, 0
 		}
@@ -38,7 +38,7 @@ var refusals = channels.Refusals{
 	Permanent: []string{"3"},
 }
 
-// outgoing is a message of text.
+// outgoing is a text message.
 type outgoing struct {
 	Product   string `json:"messaging_product"`
 	Recipient string `json:"recipient_type"`
@@ -49,9 +49,10 @@ type outgoing struct {
 	} `json:"text"`
 }
 
-// Replies is the target that sends replies to those whom conversations are named after by [InstanceID]. The URL of
-// the API has its version, such as https://graph.example.com/v1.0. What is longer than a message goes on in further
-// ones. The platform takes no id: a message that is sent again, since its answer was lost, comes twice.
+// Replies sends replies to the recipients of conversations named by [InstanceID]. The URL of the API
+// includes its version, such as https://graph.example.com/v1.0. A long reply continues in further
+// messages. The platform accepts no message id, so a retry after a lost response sends the message
+// twice.
 func Replies(api channels.API) outbox.Target {
 	api.Refusals = refusals
 	return channels.PartReplies(maxText, channels.UTF16, func(ctx context.Context, r channels.Reply, text string) error {

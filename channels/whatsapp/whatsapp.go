@@ -1,8 +1,8 @@
-// Package whatsapp takes webhooks of WhatsApp Business, at GET and POST /webhook.
+// Package whatsapp receives webhooks of WhatsApp Business at GET and POST /webhook.
 //
-// Beside the guarantees of package channels: the platform's handshake, a GET with a challenge, is
-// answered by it if the verify token is right; a delivery is proven by X-Hub-Signature-256 over
-// its bytes. A delivery has entries of many conversations, each message with an id of its own.
+// In addition to the guarantees of package channels, the channel responds to the platform's handshake,
+// a GET with a challenge, if the verify token matches. A delivery carries X-Hub-Signature-256 over its
+// bytes. It has entries of several conversations, and each message has an id of its own.
 package whatsapp
 
 import (
@@ -15,48 +15,49 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// name is what the channel is called in errors and instance ids.
+// name identifies the channel in errors and instance ids.
 const name = "whatsapp"
 
-// Options are what a channel is made of. AppSecret, VerifyToken and Webhook are needed.
+// Options configure a channel. AppSecret, VerifyToken and Webhook are required.
 type Options struct {
-	// AppSecret signs deliveries.
+	// AppSecret is the signing key of deliveries.
 	AppSecret channels.Secret
-	// VerifyToken was given to the platform with the URL.
+	// VerifyToken is the token registered with the URL.
 	VerifyToken channels.Secret
-	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	// BodyLimit is the largest body in bytes. If 0, it is 1 MiB.
 	BodyLimit int64
-	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default none.
+	// Deadline is the platform's response timeout, for [channels.Deliver]. Default none.
 	Deadline time.Duration
 	// Webhook receives every verified delivery.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 }
 
-// Incoming is one verified delivery. The body of C has been read.
+// Incoming is one verified delivery. The request body in C is consumed.
 type Incoming struct {
 	C *http.Request
-	// Native is the delivery as it came, a JSON object.
+	// Native is the delivery as received, a JSON object.
 	Native json.RawMessage
 }
 
-// Message is the part of a message that most bots read. Native has the rest.
+// Message is the part of a message that most bots need. Native has the rest.
 type Message struct {
 	ID      string `json:"id"`
 	From    string `json:"from"` // a phone number
 	GroupID string `json:"group_id"`
 	Type    string `json:"type"`
-	// Text is what was written, the caption of media, or the label of the button or the row of a list that was chosen.
+	// Text is the text, the caption of media, or the label of the selected button or list row.
 	Text struct {
 		Body string `json:"body"`
 	} `json:"text"`
 
-	// Account and PhoneNumber are the business's ids, Name is that of the sender's profile, if it is known.
+	// Account and PhoneNumber are ids of the business. Name is the name in the sender's profile, if
+	// known.
 	Account, PhoneNumber, Name string `json:"-"`
-	// Native is the message as it came, a JSON object.
+	// Native is the message as received, a JSON object.
 	Native json.RawMessage `json:"-"`
 }
 
-// worded are the places of text in messages of other types.
+// worded contains the text members of other message types.
 type worded struct {
 	Button struct {
 		Text string `json:"text"`
@@ -78,7 +79,7 @@ type captioned struct {
 	Caption string `json:"caption"`
 }
 
-// value is what has changed in an account.
+// value is a change of an account.
 type value struct {
 	Metadata struct {
 		PhoneNumberID string `json:"phone_number_id"`
@@ -92,8 +93,8 @@ type value struct {
 	Messages []json.RawMessage `json:"messages"`
 }
 
-// Messages are those of all entries of a delivery, in their order. An error says that the
-// platform has changed them.
+// Messages returns the messages of all entries in order. An error means that the platform has changed
+// their form.
 func (in *Incoming) Messages() ([]Message, error) {
 	var body struct {
 		Entry []struct {
@@ -117,12 +118,12 @@ func (in *Incoming) Messages() ([]Message, error) {
 	return all, err
 }
 
-// message reads one message.
+// message decodes one message.
 func (v *value) message(native json.RawMessage) (Message, error) {
 	m := Message{PhoneNumber: v.Metadata.PhoneNumberID, Native: native}
 	err := json.Unmarshal(native, &m)
 	var w worded
-	if m.Text.Body == "" && json.Unmarshal(native, &w) == nil { // a member of another form has no text
+	if m.Text.Body == "" && json.Unmarshal(native, &w) == nil { // a member of unknown form has no text
 		m.Text.Body = cmp.Or(w.Button.Text, w.Interactive.Button.Title, w.Interactive.List.Title, w.Image.Caption, w.Video.Caption, w.Document.Caption)
 	}
 	for _, c := range v.Contacts {
@@ -133,7 +134,7 @@ func (v *value) message(native json.RawMessage) (Message, error) {
 	return m, err
 }
 
-// Ref is the conversation that a message belongs to.
+// Ref returns the conversation of a message.
 func (m *Message) Ref() Ref {
 	ref := Ref{Account: m.Account, PhoneNumber: m.PhoneNumber, Type: TypePhoneNumber, ID: m.From}
 	if m.GroupID != "" {
@@ -142,12 +143,12 @@ func (m *Message) Ref() Ref {
 	return ref
 }
 
-// Channel takes webhooks. It is safe for concurrent use.
+// Channel receives webhooks. It is safe for concurrent use.
 type Channel struct {
 	opts Options
 }
 
-// New returns a channel. An error is a [*channels.InputError].
+// New returns a channel. Its error is a [*channels.InputError].
 func New(opts *Options) (*Channel, error) {
 	if opts == nil {
 		return nil, invalid("options", "are missing")
@@ -179,7 +180,7 @@ func (c *Channel) Routes() []channels.Route {
 	}
 }
 
-// handshake answers the platform when it is given the URL.
+// handshake handles the platform's verification of the URL.
 func (c *Channel) handshake(r *http.Request, _ []byte) (channels.Call, error) {
 	query := r.URL.Query()
 	mode, token, challenge := query["hub.mode"], query["hub.verify_token"], query["hub.challenge"]
@@ -211,7 +212,7 @@ func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, in) }, nil
 }
 
-// Type tells kinds of conversations apart.
+// Type is the type of a conversation.
 type Type string
 
 // Types of conversations.
@@ -221,14 +222,14 @@ const (
 	TypeUserID      Type = "user-id"
 )
 
-// Ref names a conversation of a business's phone number with a group or somebody.
+// Ref identifies a conversation of a business phone number with a group or a person.
 type Ref struct {
-	Account, PhoneNumber string // the business's ids
+	Account, PhoneNumber string // ids of the business
 	Type                 Type
-	ID                   string // of the group, or who it is
+	ID                   string // id of the group or person
 }
 
-// InstanceID returns the id of a conversation, always the same for the same. An error is a
+// InstanceID returns the conversation id of a reference. It is deterministic. An error is a
 // [*channels.InputError].
 func InstanceID(ref Ref) (string, error) {
 	begin := []string{name, "v1", "business-account", ref.Account, "phone-number", ref.PhoneNumber}
@@ -251,7 +252,7 @@ func InstanceID(ref Ref) (string, error) {
 	return id, nil
 }
 
-// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// ParseInstanceID is the inverse of InstanceID. For any other text it returns a
 // [*channels.InstanceIDError].
 func ParseInstanceID(id string) (Ref, error) {
 	p := channels.SplitID(id, name, "v1", "business-account")
