@@ -51,11 +51,11 @@ func Replies(t *testing.T, replies func(channels.API) outbox.Target, cases map[s
 		var gone *outbox.GoneError
 		switch {
 		case got != c.Want:
-			t.Errorf("%s: called %q, want %q", name, got, c.Want)
+			t.Errorf("%s: got calls %q, want %q", name, got, c.Want)
 		case (err == nil) != (c.Status == http.StatusOK && !c.Failed) || errors.As(err, &gone) != c.Gone:
 			t.Errorf("%s: %v", name, err)
 		case err != nil && (strings.Contains(err.Error(), server.URL) || strings.Contains(err.Error(), "of-the-bot")):
-			t.Errorf("%s: it tells a secret: %v", name, err)
+			t.Errorf("%s: error contains a secret: %v", name, err)
 		}
 	}
 }
@@ -104,10 +104,10 @@ func LongReplies(t *testing.T, replies func(channels.API) outbox.Target, l Long)
 	}
 	post := outbox.Post{ID: "post_1", Channel: "bot", Body: notice}
 	if err := target.Deliver(t.Context(), post); err == nil {
-		t.Error("a message that the platform did not take: got no error, want one")
+		t.Error("failed message: got no error, want one")
 	}
 	if err := target.Deliver(t.Context(), post); err != nil {
-		t.Errorf("the second attempt: got %v, want none", err)
+		t.Errorf("second attempt: got error %v, want none", err)
 	}
 	for _, part := range got {
 		if n := l.Size(part); n > l.Most {

@@ -89,7 +89,7 @@ func (s Subject) limits(t *testing.T) {
 		return a.status
 	}
 	if a, b := byDefault(channels.DefaultBodyLimit), byDefault(channels.DefaultBodyLimit+1); a != s.nothing() || b != http.StatusRequestEntityTooLarge {
-		t.Errorf("by default 1 MiB is answered with %d, a byte more with %d", a, b)
+		t.Errorf("default limit: got %d for 1 MiB and %d for a byte more", a, b)
 	}
 }
 
@@ -214,7 +214,7 @@ func (s Subject) orderOfChecks(t *testing.T) {
 		}
 	}
 	if pairs < 8 {
-		t.Errorf("%d pairs of faults were told apart", pairs)
+		t.Errorf("got %d pairs of faults with distinct statuses", pairs)
 	}
 }
 
@@ -224,7 +224,7 @@ func (s Subject) results(t *testing.T) {
 	s.taken(t, func() *request { return s.request(s.Body) })
 	s.each(t, returns(nil), func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
 		if s.NothingBody == "" && a.header.Get("Content-Type") != "" {
-			t.Errorf("nothing has the media type %q", a.header.Get("Content-Type"))
+			t.Errorf("nil result: got media type %q", a.header.Get("Content-Type"))
 		}
 	})
 	for name, tt := range map[string]struct {
@@ -242,7 +242,7 @@ func (s Subject) results(t *testing.T) {
 					return
 				}
 				if a.status != http.StatusOK || a.body != tt.want || a.header.Get("Content-Type") != "application/json" {
-					t.Errorf("status %d, %q as %q, want %q", a.status, a.body, a.header.Get("Content-Type"), tt.want)
+					t.Errorf("got status %d, %q as %q, want %q", a.status, a.body, a.header.Get("Content-Type"), tt.want)
 				}
 			})
 		})
@@ -256,7 +256,7 @@ func (s Subject) results(t *testing.T) {
 		s.each(t, respond, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
 			if a.status != http.StatusTeapot || a.body != "as it is" || a.header.Get("Content-Type") != "text/plain" ||
 				!slices.Equal(a.header.Values("X-Of-The-Application"), []string{"1", "2"}) {
-				t.Errorf("the response came back as %+v", a)
+				t.Errorf("got response %+v", a)
 			}
 		})
 	})
@@ -266,10 +266,10 @@ func (s Subject) results(t *testing.T) {
 func (s Subject) failed(t *testing.T, a answer, status int) {
 	t.Helper()
 	if a.status != status || strings.Contains(a.body, "confidential") {
-		t.Errorf("status %d, body %q, want %d and nothing confidential", a.status, a.body, status)
+		t.Errorf("got status %d, body %q, want %d and nothing confidential", a.status, a.body, status)
 	}
 	if s.Silent && a.body != "" {
-		t.Errorf("the platform is told %q", a.body)
+		t.Errorf("silent channel: got body %q, want none", a.body)
 	}
 }
 
@@ -324,7 +324,7 @@ func (s Subject) noID(t *testing.T) {
 			}
 		}
 		if k := to.noted; len(k) != 4 || k[0] == k[1] || k[0] != k[2] || k[1] != k[3] {
-			t.Errorf("%s: two deliveries, sent twice, have the keys %q, want two that differ, twice", name, k)
+			t.Errorf("%s: two deliveries, sent twice: got keys %q, want two distinct keys, twice", name, k)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func (s Subject) panics(t *testing.T) {
 			if !s.Silent {
 				a, got := s.withHandler(t, call)
 				if got == nil || a.status != http.StatusTeapot {
-					t.Errorf("the error handler got %v, and the answer is %d, want an error and %d", got, a.status, http.StatusTeapot)
+					t.Errorf("error handler got %v, response is %d, want an error and %d", got, a.status, http.StatusTeapot)
 				}
 			}
 		})
@@ -384,7 +384,7 @@ func (s Subject) unavailable(t *testing.T) {
 	s.each(t, call, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
 		s.failed(t, a, http.StatusServiceUnavailable)
 		if a.header.Get("Retry-After") == "" {
-			t.Error("it is not said when")
+			t.Error("got no Retry-After")
 		}
 	})
 }
@@ -396,7 +396,7 @@ func (s Subject) errorHandler(t *testing.T) {
 	a, got := s.withHandler(t, func(context.Context) (any, error) { return nil, cause })
 	if s.Silent && (got != nil || a.status != http.StatusInternalServerError || a.body != "") ||
 		!s.Silent && (!errors.Is(got, cause) || a.status != http.StatusTeapot) {
-		t.Errorf("the handler got %v, and the answer is %d %q", got, a.status, a.body)
+		t.Errorf("error handler got %v, response is %d %q", got, a.status, a.body)
 	}
 }
 
@@ -440,7 +440,7 @@ func (s Subject) slowSender(t *testing.T) {
 					r := s.request(s.Pad(s.Body, 500<<10))
 					status, took := sendSlowly(t, handler(t, s.New(t, nothing, 0)), r, p)
 					if status != "400" || took < 9*time.Second || took > 15*time.Second {
-						t.Errorf("answered with %q after %v, want 400 after 10 s", status, took)
+						t.Errorf("got %q after %v, want 400 after 10 s", status, took)
 					}
 				})
 			})
@@ -451,7 +451,7 @@ func (s Subject) slowSender(t *testing.T) {
 				r.header.Set("Content-Type", "text/plain")
 				status, took := sendSlowly(t, handler(t, s.New(t, nothing, 0)), r, pace{})
 				if status != "415" || took > time.Second {
-					t.Errorf("answered with %q after %v, want 415 at once", status, took)
+					t.Errorf("got %q after %v, want 415 at once", status, took)
 				}
 			})
 		})
@@ -468,7 +468,7 @@ func (s Subject) slowCallback(t *testing.T) {
 					return nil, ctx.Err()
 				}, 0)
 				if a := record(t, handler(t, c), s.request(s.Body)); a.status != s.nothing() {
-					t.Errorf("after a minute it is answered with %d %q", a.status, a.body)
+					t.Errorf("callback of a minute: got %d %q", a.status, a.body)
 				}
 			})
 		})
@@ -503,7 +503,7 @@ func sendSlowly(t *testing.T, h http.Handler, r *request, p pace) (status string
 	}()
 	head := make([]byte, 12)
 	if _, err := io.ReadFull(client, head); err != nil {
-		t.Errorf("no answer: %v", err)
+		t.Errorf("read response: %v", err)
 	}
 	took = time.Since(began)
 	_ = client.Close()
@@ -546,7 +546,7 @@ func (s Subject) routing(t *testing.T) {
 		r := s.request(s.Body)
 		r.path = path
 		if a := record(t, h, r); a.status != http.StatusNotFound || !strings.Contains(a.body, `"route_not_found"`) {
-			t.Errorf("POST %q is %d %s", path, a.status, a.body)
+			t.Errorf("POST %q: got %d %s", path, a.status, a.body)
 		}
 	}
 	var allow []string
@@ -563,14 +563,14 @@ func (s Subject) routing(t *testing.T) {
 		r.method = method
 		a := record(t, h, r)
 		if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != strings.Join(allow, ", ") {
-			t.Errorf("%s is %d, Allow %q", method, a.status, a.header.Get("Allow"))
+			t.Errorf("%s: got %d, Allow %q", method, a.status, a.header.Get("Allow"))
 		}
 		if (method == "HEAD") != (a.body == "") {
-			t.Errorf("%s has the body %q", method, a.body)
+			t.Errorf("%s: got body %q", method, a.body)
 		}
 	}
 	if _, err := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: prefix, Agent: "a"}}, &parleyhttp.Options{Channels: map[string]channels.Channel{"subject": c}}); err == nil {
-		t.Error("an agent was mounted where channels are")
+		t.Error("agent named channels: got no error, want one")
 	}
 	// A custom pattern may have any prefix.
 	mux := http.NewServeMux()
@@ -581,7 +581,7 @@ func (s Subject) routing(t *testing.T) {
 	req := httptest.NewRequest(r.method, "/elsewhere"+s.Path, strings.NewReader(s.Body))
 	req.Header = r.header
 	if mux.ServeHTTP(w, req); w.Code != s.nothing() {
-		t.Errorf("mounted elsewhere it is %d", w.Code)
+		t.Errorf("mounted elsewhere: got %d", w.Code)
 	}
 }
 

@@ -133,8 +133,8 @@ func listed(t testing.TB, c channels.Channel) http.Handler {
 type unread struct{ t testing.TB }
 
 func (u unread) Read([]byte) (int, error) {
-	u.t.Error("a body that is declared too long was read")
-	return 0, errors.New("not to be read")
+	u.t.Error("a body with a declared length above the limit was read")
+	return 0, errors.New("must not be read")
 }
 
 func record(t *testing.T, h http.Handler, r *request) answer {
@@ -208,7 +208,7 @@ func (s *Subject) refused(t *testing.T, status int, make func() *request) {
 	t.Helper()
 	s.each(t, nothing, make, func(t *testing.T, a answer) {
 		if a.status != status || a.body != "" || a.called != 0 {
-			t.Errorf("status %d, body %q, %d calls; want %d, nothing, none", a.status, a.body, a.called, status)
+			t.Errorf("got status %d, body %q, %d calls; want %d, no body, no call", a.status, a.body, a.called, status)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func (s *Subject) taken(t *testing.T, make func() *request) {
 	t.Helper()
 	s.each(t, nothing, make, func(t *testing.T, a answer) {
 		if a.status != s.nothing() || a.called != 1 || a.body != s.NothingBody {
-			t.Errorf("status %d, body %q, %d calls; want %d, %q, one", a.status, a.body, a.called, s.nothing(), s.NothingBody)
+			t.Errorf("got status %d, body %q, %d calls; want %d, %q, one call", a.status, a.body, a.called, s.nothing(), s.NothingBody)
 		}
 	})
 }

@@ -92,7 +92,7 @@ func New(opts *Options) (*Channel, error) {
 	case c.opts.ClientSecret == "":
 		return nil, invalid("clientSecret", "is missing or empty")
 	case previous != nil && *previous == "":
-		return nil, invalid("previousClientSecret", "is empty: leave it out if there is none")
+		return nil, invalid("previousClientSecret", "is empty; omit it if there is none")
 	case c.opts.Webhook == nil:
 		return nil, invalid("webhook", "is missing")
 	}

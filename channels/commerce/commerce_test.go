@@ -105,7 +105,7 @@ func TestRotation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, _, _ := send(t, tt.opts, order, tt.key); got != tt.want {
-				t.Errorf("status %d, want %d", got, tt.want)
+				t.Errorf("got status %d, want %d", got, tt.want)
 			}
 		})
 	}
@@ -115,24 +115,24 @@ func TestPayload(t *testing.T) {
 	body := "\ufeff" + `{"id":940721724,"big":115310627314723954,"price":"1.50","list":[9007199254741999,-0,null,true],"same":1,"same":1}`
 	status, in, _ := send(t, commerce.Options{ClientSecret: current}, body, current)
 	if status != 200 || in.RawBody != body {
-		t.Fatalf("status %d, raw body %q", status, in.RawBody)
+		t.Fatalf("got status %d, raw body %q", status, in.RawBody)
 	}
 	for path, want := range map[string]any{"id": json.Number("940721724"), "big": "115310627314723954", "price": "1.50", "same": json.Number("1"), "none": nil} {
 		if got := commerce.Member(in.Payload, path); got != want {
-			t.Errorf("%s is %T %v, want %v", path, got, got, want)
+			t.Errorf("%s: got %T %v, want %v", path, got, got, want)
 		}
 	}
 	list := commerce.Member(in.Payload, "list").([]any)
 	if list[0] != "9007199254741999" || list[1] != json.Number("-0") || list[2] != nil || list[3] != true {
-		t.Errorf("the list is %#v", list)
+		t.Errorf("got list %#v", list)
 	}
 	for _, name := range []string{"id", "big"} {
 		if text, ok := commerce.Text(commerce.Member(in.Payload, name)); !ok || !strings.Contains(body, text) {
-			t.Errorf("%s is the text %q", name, text)
+			t.Errorf("%s: got text %q", name, text)
 		}
 	}
 	if _, ok := commerce.Text(true); ok || commerce.Member("text", "a") != nil {
-		t.Error("what is no identifier is one")
+		t.Error("Text of a non-id: got ok")
 	}
 }
 
@@ -141,19 +141,19 @@ func TestPayload(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	opts := commerce.Options{ClientSecret: current}
 	if status, _, meta := send(t, opts, order, current); status != 200 || meta != (commerce.Metadata{}) {
-		t.Errorf("without headers: %d, %+v", status, meta)
+		t.Errorf("without headers: got %d, %+v", status, meta)
 	}
 	for _, topic := range []string{"customers/data_request", "customers/redact", "shop/redact", "orders/create", "of/tomorrow"} {
 		_, _, meta := send(t, opts, order, current,
 			"X-Commerce-Topic", topic, "X-Commerce-Shop-Domain", "s", "X-Commerce-Api-Version", "v", "X-Commerce-Webhook-Id", "w", "X-Commerce-Name", "never read",
 			"X-Commerce-Event-Id", "e", "X-Commerce-Triggered-At", "t", "X-Commerce-Sub-Topic", "u")
 		if meta != (commerce.Metadata{Topic: topic, ShopDomain: "s", APIVersion: "v", WebhookID: "w", EventID: "e", TriggeredAt: "t", SubTopic: "u"}) {
-			t.Errorf("the headers are %+v", meta)
+			t.Errorf("got headers %+v", meta)
 		}
 	}
 	opts.Headers = commerce.Headers{HMAC: "X-Other-Hmac", Topic: "X-Other-Topic"}
 	if status, _, meta := send(t, opts, order, current, "X-Other-Topic", "a", "X-Commerce-Topic", "b"); status != 200 || meta.Topic != "a" {
-		t.Errorf("with other names: %d, %+v", status, meta)
+		t.Errorf("with other names: got %d, %+v", status, meta)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestCommerceOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var invalid *channels.InputError
 			if _, err := commerce.New(tt.opts); !errors.As(err, &invalid) || invalid.Field != tt.field || strings.Contains(err.Error(), current) {
-				t.Errorf("error %v, want one about %s", err, tt.field)
+				t.Errorf("got error %v, want one about %s", err, tt.field)
 			}
 		})
 	}

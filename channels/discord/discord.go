@@ -96,7 +96,7 @@ func checkForm(h http.Header) error {
 	return nil
 }
 
-var errNothing = errors.New("an interaction needs an answer")
+var errNothing = errors.New("result of callback is nil, but an interaction needs a response")
 
 func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	stamp := channels.Header(r.Header, "X-Signature-Timestamp")

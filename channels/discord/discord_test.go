@@ -79,17 +79,17 @@ func TestDiscordInteractions(t *testing.T) {
 			return map[string]int{"type": 5}, nil
 		})
 		if w := send(c, `{"id":"1","type":1}`, 0); w.Code != 200 || w.Body.String() != `{"type":1}` || len(got) != 0 {
-			t.Errorf("a ping is answered with %d %s", w.Code, w.Body)
+			t.Errorf("ping: got %d %s", w.Code, w.Body)
 		}
 		if w := send(c, command, 0); w.Code != 200 || w.Body.String() != `{"type":5}` {
-			t.Errorf("a command is answered with %d %s", w.Code, w.Body)
+			t.Errorf("command: got %d %s", w.Code, w.Body)
 		}
 		if in := got[0]; in.ID != "1" || in.Type != 2 || in.GuildID != "G" || in.ChannelID != "C" || string(in.Native) != command {
-			t.Errorf("the interaction is %+v", in)
+			t.Errorf("got interaction %+v", in)
 		}
 		for off, want := range map[time.Duration]int{-300 * time.Second: 200, 300 * time.Second: 200, -301 * time.Second: 401, 301 * time.Second: 401} {
 			if w := send(c, command, off); w.Code != want {
-				t.Errorf("off by %v: %d, want %d", off, w.Code, want)
+				t.Errorf("off by %v: got %d, want %d", off, w.Code, want)
 			}
 		}
 		for name, result := range map[string]any{
@@ -97,7 +97,7 @@ func TestDiscordInteractions(t *testing.T) {
 		} {
 			silent := made(t, 0, func(context.Context, discord.Interaction) (any, error) { return result, nil })
 			if w := send(silent, command, 0); w.Code != 500 {
-				t.Errorf("%s is answered with %d", name, w.Code)
+				t.Errorf("%s: got %d", name, w.Code)
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func TestDiscordOptions(t *testing.T) {
 		for _, opts := range all {
 			var invalid *channels.InputError
 			if _, err := discord.New(opts); !errors.As(err, &invalid) || invalid.Field != field {
-				t.Errorf("error %v, want one about %s", err, field)
+				t.Errorf("got error %v, want one about %s", err, field)
 			}
 		}
 	}
@@ -126,10 +126,10 @@ func TestDiscordInstanceID(t *testing.T) {
 	} {
 		id, err := discord.InstanceID(ref)
 		if err != nil || id != want {
-			t.Errorf("%q, %v, want %q", id, err, want)
+			t.Errorf("got %q, %v, want %q", id, err, want)
 		}
 		if back, err := discord.ParseInstanceID(id); err != nil || back != ref {
-			t.Errorf("%+v, %v", back, err)
+			t.Errorf("got %+v, %v", back, err)
 		}
 	}
 	for field, ref := range map[string]discord.Ref{
@@ -143,7 +143,7 @@ func TestDiscordInstanceID(t *testing.T) {
 	for _, id := range []string{"", "discord:v1:guild:C", "discord:v1:dm:G:C", "discord:v1:dm:", "discord:v1:other:C", "discord:v1:guild:G:C:x"} {
 		var invalid *channels.InstanceIDError
 		if ref, err := discord.ParseInstanceID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q is %+v, %v", id, ref, err)
+			t.Errorf("%q: got %+v, %v", id, ref, err)
 		}
 	}
 }

@@ -83,28 +83,28 @@ func TestGitHubDeliveries(t *testing.T) {
 	c := made(t, 0, func(_ context.Context, in github.Incoming) (any, error) { got = append(got, in); return nil, nil })
 	// The example of the platform's documentation verifies, and is not JSON.
 	if sign([]byte("Hello, World!")) != "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17" || send(t, c, "push", "Hello, World!", nil) != 400 {
-		t.Error("the example is not proven")
+		t.Error("example of the documentation: got a rejection or no signature match")
 	}
 	for _, missing := range []string{"X-GitHub-Event", "X-GitHub-Delivery"} {
 		if status := send(t, c, "issues", opened, func(h http.Header) { h.Del(missing) }); status != 400 {
-			t.Errorf("without %s it is %d", missing, status)
+			t.Errorf("without %s: got %d", missing, status)
 		}
 	}
 	if status := send(t, c, "ping", `{"zen":"Keep it logically awesome."}`, nil); status != 200 || len(got) != 0 {
-		t.Errorf("a ping is %d, %d calls", status, len(got))
+		t.Errorf("ping: got %d and %d calls", status, len(got))
 	}
 	send(t, c, "issues", opened, nil)
 	in := got[0]
 	if ref, ok := in.Ref(); in.Event != "issues" || in.Action != "opened" || in.DeliveryID != "d-1" || in.HookID != "9" || string(in.Native) != opened || !ok || ref != (github.Ref{Owner: "o", Repo: "r", Issue: 7}) {
-		t.Errorf("the delivery is %+v, about %+v", in, ref)
+		t.Errorf("got delivery %+v of %+v", in, ref)
 	}
 	send(t, c, "pull_request", strings.Replace(opened, "issue", "pull_request", 1), nil)
 	if ref, ok := got[1].Ref(); !ok || ref.Issue != 7 {
-		t.Errorf("a pull request is about %+v", ref)
+		t.Errorf("pull request: got %+v", ref)
 	}
 	send(t, c, "push", `{}`, nil)
 	if ref, ok := got[2].Ref(); ok {
-		t.Errorf("a push is about %+v", ref)
+		t.Errorf("push: got %+v", ref)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestGitHubOptions(t *testing.T) {
 	} {
 		var invalid *channels.InputError
 		if _, err := github.New(opts); !errors.As(err, &invalid) || invalid.Field != field {
-			t.Errorf("error %v, want one about %s", err, field)
+			t.Errorf("got error %v, want one about %s", err, field)
 		}
 	}
 }
@@ -124,10 +124,10 @@ func TestGitHubInstanceID(t *testing.T) {
 	ref := github.Ref{Owner: "o", Repo: "r.x", Issue: 7}
 	id, err := github.InstanceID(ref)
 	if err != nil || id != "github:v1:owner:o:repo:r.x:issue:7" {
-		t.Errorf("%q, %v", id, err)
+		t.Errorf("got %q, %v", id, err)
 	}
 	if back, err := github.ParseInstanceID(id); err != nil || back != ref {
-		t.Errorf("%+v, %v", back, err)
+		t.Errorf("got %+v, %v", back, err)
 	}
 	for field, ref := range map[string]github.Ref{
 		"conversation.owner": {Repo: "r", Issue: 1}, "conversation.repo": {Owner: "o", Issue: 1}, "conversation.issue": {Owner: "o", Repo: "r"}, "conversation": {Owner: "\xff", Repo: "r", Issue: 1},
@@ -140,7 +140,7 @@ func TestGitHubInstanceID(t *testing.T) {
 	for _, id := range []string{"", "github:v1:owner:o:repo:r:issue:07", "github:v1:owner:o:repo:r:issue:+7", "github:v1:owner:o:repos:r:issue:7", "github:v1:owner::repo:r:issue:7", "github:v1:owner:o:repo:r:issue:7:8"} {
 		var invalid *channels.InstanceIDError
 		if ref, err := github.ParseInstanceID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q is %+v, %v", id, ref, err)
+			t.Errorf("%q: got %+v, %v", id, ref, err)
 		}
 	}
 }

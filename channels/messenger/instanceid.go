@@ -48,7 +48,7 @@ func (r ConversationRef) check() error {
 	case bad(r.DirectMessagesTopicID):
 		return invalid("conversation.directMessagesTopicId", "must be a positive integer up to 2^53-1, or 0 for none")
 	case r.MessageThreadID != 0 && r.DirectMessagesTopicID != 0:
-		return invalid("conversation.topic", "may be a thread or a direct topic, not both")
+		return invalid("conversation.topic", "must not have both a thread and a direct topic")
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func InstanceID(ref ConversationRef) (string, error) {
 	if ref.Type == TypeBusinessChat {
 		segment, ok := channels.Escape(ref.BusinessConnectionID)
 		if !ok {
-			return "", invalid("conversation.businessConnectionId", "must be text in UTF-8 that is not empty")
+			return "", invalid("conversation.businessConnectionId", "must be non-empty UTF-8")
 		}
 		id = name + ":v1:business:" + segment
 	}

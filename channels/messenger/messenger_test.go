@@ -67,7 +67,7 @@ func receive(t *testing.T, body string) (got messenger.Update) {
 	r.Header.Set("X-Other", secret)
 	w := httptest.NewRecorder()
 	if c.Route().ServeHTTP(w, r); w.Code != http.StatusOK || string(got.Native) != strings.TrimPrefix(body, "\ufeff") {
-		t.Fatalf("%s is answered with %d, and became %s", body, w.Code, got.Native)
+		t.Fatalf("%s: got %d and update %s", body, w.Code, got.Native)
 	}
 	return got
 }
@@ -78,7 +78,7 @@ func TestEnvelope(t *testing.T) {
 		`{"update_id":1,"update_id":2}`: 2, "\ufeff" + `{"update_id":3}`: 3,
 	} {
 		if got := receive(t, body).ID; got != want {
-			t.Errorf("%s has the id %d, want %d", body, got, want)
+			t.Errorf("%s: got id %d, want %d", body, got, want)
 		}
 	}
 }
@@ -90,16 +90,16 @@ func TestKnownUpdates(t *testing.T) {
 			u := receive(t, `{"update_id":1,"`+kind+`":{"chat":{"id":3}}}`)
 			m, err := u.Message()
 			if want := strings.HasSuffix(kind, "message") && kind != "guest_message" || strings.HasSuffix(kind, "post"); (m != nil) != want || err != nil || u.Kind() != kind {
-				t.Errorf("its kind is %q, its message %+v, %v", u.Kind(), m, err)
+				t.Errorf("got kind %q, message %+v, %v", u.Kind(), m, err)
 			}
 		})
 	}
 	u := receive(t, `{"update_id":1,"of_tomorrow":{"chat":{"id":3}}}`)
 	if m, err := u.Message(); u.Kind() != "" || m != nil || err != nil {
-		t.Errorf("one that is not known is %q, %+v, %v", u.Kind(), m, err)
+		t.Errorf("unknown update: got %q, %+v, %v", u.Kind(), m, err)
 	}
 	if _, err := receive(t, `{"update_id":1,"message":"text"}`).Message(); err == nil {
-		t.Error("a message that is none was read")
+		t.Error("invalid message: got no error, want one")
 	}
 }
 
@@ -112,14 +112,14 @@ func TestRefOfMessage(t *testing.T) {
 	} {
 		m, err := receive(t, body).Message()
 		if err != nil || m.Ref() != want {
-			t.Errorf("%s stands in %+v, %v", body, m.Ref(), err)
+			t.Errorf("%s: got chat %+v, %v", body, m.Ref(), err)
 		}
 	}
 	for _, body := range []string{
 		`{"update_id":1,"callback_query":{"id":"capability","data":"x"}}`, `{"update_id":1,"guest_message":{"guest_query_id":"capability","chat":{"id":3}}}`,
 	} {
 		if m, err := receive(t, body).Message(); m != nil || err != nil {
-			t.Errorf("%s names the chat %+v, %v", body, m, err)
+			t.Errorf("%s: got message %+v, %v, want none", body, m, err)
 		}
 	}
 }
@@ -134,23 +134,23 @@ func TestInstanceID(t *testing.T) {
 	} {
 		got, err := messenger.InstanceID(ref)
 		if err != nil || got != want {
-			t.Errorf("%+v is %q, %v, want %q", ref, got, err, want)
+			t.Errorf("%+v: got %q, %v, want %q", ref, got, err, want)
 		}
 		back, err := messenger.ParseInstanceID(got)
 		if err != nil || back != ref {
-			t.Errorf("%q is %+v, %v", got, back, err)
+			t.Errorf("%q: got %+v, %v", got, back, err)
 		}
 		// The names of the beta line are aliases.
 		if key, err := messenger.ConversationKey(ref); err != nil || key != got {
-			t.Errorf("its key is %q, %v", key, err)
+			t.Errorf("got key %q, %v", key, err)
 		}
 		if back, err := messenger.ParseConversationKey(got); err != nil || back != ref {
-			t.Errorf("its key is of %+v, %v", back, err)
+			t.Errorf("got key of %+v, %v", back, err)
 		}
 	}
 	// The connection is ignored for other chats.
 	if got, err := messenger.InstanceID(messenger.ConversationRef{Type: messenger.TypeChat, ChatID: 1, BusinessConnectionID: "b"}); err != nil || strings.Contains(got, "b:") {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestInstanceIDInput(t *testing.T) {
 			for _, ref := range refs {
 				var invalid *messenger.InvalidInputError
 				if id, err := messenger.InstanceID(ref); !errors.As(err, &invalid) || invalid.Field != field {
-					t.Errorf("%+v is %q, %v", ref, id, err)
+					t.Errorf("%+v: got %q, %v", ref, id, err)
 				}
 			}
 		})
@@ -189,11 +189,11 @@ func TestParseInstanceIDIsCanonical(t *testing.T) {
 	} {
 		var invalid *messenger.InvalidInstanceIDError
 		if ref, err := messenger.ParseInstanceID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q is %+v, %v", id, ref, err)
+			t.Errorf("%q: got %+v, %v", id, ref, err)
 		}
 		var beta *messenger.InvalidConversationKeyError
 		if _, err := messenger.ParseConversationKey(id); !errors.As(err, &beta) || id != "" && strings.Contains(err.Error(), id) {
-			t.Errorf("as a key of the beta line: %v", err)
+			t.Errorf("ParseConversationKey: got error %v", err)
 		}
 	}
 }
@@ -215,12 +215,12 @@ func TestMessengerOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var invalid *messenger.InvalidInputError
 			if _, err := messenger.New(tt.opts); !errors.As(err, &invalid) || invalid.Field != tt.field || !strings.Contains(err.Error(), tt.field) {
-				t.Errorf("error %v, want one about %s", err, tt.field)
+				t.Errorf("got error %v, want one about %s", err, tt.field)
 			}
 		})
 	}
 	if _, err := messenger.New(&messenger.Options{SecretToken: channels.Secret(strings.Repeat("a", 256)), Webhook: hook}); err != nil {
-		t.Errorf("256 characters: %v", err)
+		t.Errorf("256 characters: got error %v", err)
 	}
 }
 
@@ -233,7 +233,7 @@ func FuzzInstanceID(f *testing.F) {
 			return
 		}
 		if again, err := messenger.InstanceID(ref); err != nil || again != id {
-			t.Errorf("%q is %+v, which is %q, %v", id, ref, again, err)
+			t.Errorf("%q: got %+v, which encodes to %q, %v", id, ref, again, err)
 		}
 	})
 }

@@ -66,9 +66,9 @@ func New(opts *Options) (*Channel, error) {
 	c := &Channel{opts: *opts}
 	switch {
 	case c.opts.VerificationToken != nil && *c.opts.VerificationToken == "":
-		return nil, invalid("verificationToken", "is empty: leave it out as long as there is none")
+		return nil, invalid("verificationToken", "is empty; omit it until setup")
 	case c.opts.VerificationToken == nil && c.opts.Verification == nil:
-		return nil, invalid("verificationToken", "and verification are both missing: one is needed")
+		return nil, invalid("verificationToken", "and verification are both missing; set one")
 	case c.opts.Webhook == nil:
 		return nil, invalid("webhook", "is missing")
 	}

@@ -76,7 +76,7 @@ func send(t *testing.T, opts notes.Options, body, signature string) (res result)
 	t.Helper()
 	opts.Webhook = func(_ context.Context, in notes.Incoming) (any, error) {
 		if in.C == nil || in.C.Method != http.MethodPost {
-			t.Error("the callback has no request")
+			t.Error("callback: got no request")
 		}
 		res.events = append(res.events, in.Event)
 		return nil, nil
@@ -109,31 +109,31 @@ const setup = `{"verification_token":"secret_of_the_platform"}`
 
 func TestVerificationStates(t *testing.T) {
 	configured := notes.Options{VerificationToken: channels.NewSecret(token), Verification: func(context.Context, notes.Setup) (any, error) {
-		t.Error("the setup callback was called though a token is configured")
+		t.Error("setup callback with a configured token: got a call, want none")
 		return nil, nil
 	}}
 	t.Run("setup request without a token", func(t *testing.T) {
 		got := send(t, notes.Options{}, setup, "")
 		if got.status != 200 || got.body != `{"token":"`+token+`"}` || !slices.Equal(got.tokens, []channels.Secret{token}) {
-			t.Errorf("answered with %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("signed event without a token", func(t *testing.T) {
 		for _, signature := range []string{sign(token, []byte(pageCreated)), "x"} {
 			if got := send(t, notes.Options{}, pageCreated, signature); got.status != 503 || got.body != "" || len(got.events) != 0 {
-				t.Errorf("answered with %+v", got)
+				t.Errorf("got %+v", got)
 			}
 		}
 	})
 	t.Run("setup request with the token", func(t *testing.T) {
 		if got := send(t, configured, setup, ""); got.status != 200 || got.body != "" {
-			t.Errorf("answered with %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("setup request with another token", func(t *testing.T) {
 		for _, sent := range []string{"x", token + "x", token[1:]} {
 			if got := send(t, configured, `{"verification_token":"`+sent+`"}`, ""); got.status != 403 || got.body != "" {
-				t.Errorf("answered with %+v", got)
+				t.Errorf("got %+v", got)
 			}
 		}
 	})
@@ -145,7 +145,7 @@ func TestVerificationStates(t *testing.T) {
 		} {
 			for _, opts := range []notes.Options{{}, configured} {
 				if got := send(t, opts, body, ""); got.status != 401 || len(got.tokens)+len(got.events) != 0 {
-					t.Errorf("%q is answered with %+v", body, got)
+					t.Errorf("%q: got %+v", body, got)
 				}
 			}
 		}
@@ -155,14 +155,14 @@ func TestVerificationStates(t *testing.T) {
 			`{"verification_token":"a","provider_added":1}`, `{"x":1,"verification_token":"a"}`, `{"verification_token":"a","verification_token":"a"}`,
 		} {
 			if got := send(t, notes.Options{}, body, ""); got.status != 401 || len(got.tokens) != 0 {
-				t.Errorf("%q is answered with %+v", body, got)
+				t.Errorf("%q: got %+v", body, got)
 			}
 		}
 	})
 	t.Run("setup callback fails", func(t *testing.T) {
 		failing := notes.Options{Verification: func(context.Context, notes.Setup) (any, error) { return nil, errors.New("confidential") }}
 		if got := send(t, failing, setup, ""); got.status != 500 || got.body != "" {
-			t.Errorf("answered with %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestNotesOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var invalid *channels.InputError
 			if _, err := notes.New(tt.opts); !errors.As(err, &invalid) || invalid.Field != tt.field || !strings.Contains(err.Error(), tt.field) {
-				t.Errorf("error %v, want one about %s", err, tt.field)
+				t.Errorf("got error %v, want one about %s", err, tt.field)
 			}
 		})
 	}
@@ -201,16 +201,16 @@ func TestNotesOptions(t *testing.T) {
 	t.Run("signature header", func(t *testing.T) {
 		opts := notes.Options{VerificationToken: channels.NewSecret(token), SignatureHeader: "X-Other-Signature"}
 		if got := send(t, opts, pageCreated, strings.ToUpper(sign(token, []byte(pageCreated)))); got.status != 401 {
-			t.Errorf("a prefix in capitals is %d", got.status)
+			t.Errorf("prefix in capitals: got %d", got.status)
 		}
 		if got := send(t, opts, pageCreated, sign(token, []byte(pageCreated))); got.status != 200 || len(got.events) != 1 {
-			t.Errorf("answered with %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("hexadecimal of either case", func(t *testing.T) {
 		signature := "sha256=" + strings.ToUpper(sign(token, []byte(pageCreated))[7:])
 		if got := send(t, notes.Options{VerificationToken: channels.NewSecret(token)}, pageCreated, signature); got.status != 200 {
-			t.Errorf("answered with %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 }
@@ -220,7 +220,7 @@ func receive(t *testing.T, body string) notes.Event {
 	t.Helper()
 	got := send(t, notes.Options{VerificationToken: channels.NewSecret(token)}, body, sign(token, []byte(body)))
 	if got.status != 200 || len(got.events) != 1 {
-		t.Fatalf("%s is answered with %+v", body, got)
+		t.Fatalf("%s: got %+v", body, got)
 	}
 	return got.events[0]
 }
@@ -232,7 +232,7 @@ func TestKnownEvents(t *testing.T) {
 	}
 	known := notes.Known()
 	if len(known) != 31 {
-		t.Errorf("%d types are known, want 31", len(known))
+		t.Errorf("got %d known types, want 31", len(known))
 	}
 	for _, kind := range known {
 		t.Run(string(kind), func(t *testing.T) {
@@ -241,14 +241,14 @@ func TestKnownEvents(t *testing.T) {
 				v, err := e.Typed()
 				family, _, _ := strings.Cut(string(kind), ".")
 				if err != nil || reflect.TypeOf(v) != reflect.TypeOf(families[family]) {
-					t.Fatalf("it is a %T: %v", v, err)
+					t.Fatalf("got a %T: %v", v, err)
 				}
 				head := reflect.ValueOf(v).Elem().FieldByName("Head").Interface().(notes.Head)
 				if head.ID != "1" || head.AttemptNumber != 2 || head.Entity != (notes.Entity{ID: "e", Type: "x"}) || head.Type != kind {
-					t.Errorf("its head is %+v", head)
+					t.Errorf("got head %+v", head)
 				}
 				if has := !reflect.ValueOf(v).Elem().FieldByName("Data").IsNil(); has != (data != "") {
-					t.Errorf("data is there: %v", has)
+					t.Errorf("got data: %v", has)
 				}
 			}
 		})
@@ -264,7 +264,7 @@ func TestEventData(t *testing.T) {
 	p := page.(*notes.Page)
 	if p.Data.Parent != (notes.Entity{ID: "q", Type: "space"}) || p.Authors[0].Type != notes.AuthorAgent || p.AccessibleBy[0].Type != notes.AuthorBot ||
 		p.WorkspaceName != "Acme" || p.APIVersion != "2026-03-11" {
-		t.Errorf("the event is %+v", p)
+		t.Errorf("got event %+v", p)
 	}
 	for kind, tt := range map[string]struct {
 		data  string
@@ -288,7 +288,7 @@ func TestEventData(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			v, err := receive(t, `{"type":"`+kind+`","data":`+tt.data+`}`).Typed()
 			if err != nil || !tt.right(v) {
-				t.Errorf("%+v, %v", v, err)
+				t.Errorf("got %+v, %v", v, err)
 			}
 		})
 	}
@@ -302,20 +302,20 @@ func TestOtherEvents(t *testing.T) {
 		e := receive(t, body)
 		v, err := e.Typed()
 		if v != nil || err != nil || string(e.Native) != body {
-			t.Errorf("%s became %s, %T, %v", body, e.Native, v, err)
+			t.Errorf("%s: got %s, %T, %v", body, e.Native, v, err)
 		}
 		again, err := json.Marshal(e)
 		var back notes.Event
 		if err != nil || string(again) != body || json.Unmarshal(again, &back) != nil || back.Type != e.Type {
-			t.Errorf("kept it is %s, %v", again, err)
+			t.Errorf("stored and restored: got %s, %v", again, err)
 		}
 	}
 	// Members are validated only when Typed reads them.
 	e := receive(t, `{"type":"page.created","authors":"nobody"}`)
 	if v, err := e.Typed(); err == nil || v != nil {
-		t.Errorf("%+v was read", v)
+		t.Errorf("invalid authors: got %+v, want an error", v)
 	}
 	if e := receive(t, "\ufeff"+pageCreated); string(e.Native) != pageCreated {
-		t.Errorf("after a byte order mark it is %s", e.Native)
+		t.Errorf("with a byte order mark: got %s", e.Native)
 	}
 }

@@ -95,7 +95,7 @@ func (m *messages) call(ctx context.Context, method string, r channels.Reply, ou
 		out.ThreadTS = to.ThreadTS
 	}
 	if err = m.api.Call(ctx, method, r.ID, out, &p); err == nil && !p.OK {
-		err = errors.New("it answered neither ok nor an error")
+		err = errors.New("invalid response: neither ok nor an error")
 	}
 	return p, err
 }

@@ -84,7 +84,7 @@ func New(opts *Options) (*Channel, error) {
 	case c.opts.SigningSecret == "":
 		return nil, invalid("signingSecret", "is missing or empty")
 	case c.opts.Events == nil && c.opts.Interactions == nil && c.opts.Commands == nil:
-		return nil, invalid("events", "and interactions and commands are all missing: one is needed")
+		return nil, invalid("events", "and interactions and commands are all missing; set at least one")
 	}
 	if err := channels.CheckBodyLimit(name, c.opts.BodyLimit); err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func TestSlackFreshness(t *testing.T) {
 		} {
 			c := all(t, func(context.Context) (any, error) { return nil, nil }, 0)
 			if got := send(t, c, "/events", "application/json", event, off); got.Code != want {
-				t.Errorf("off by %v: %d, want %d", off, got.Code, want)
+				t.Errorf("off by %v: got %d, want %d", off, got.Code, want)
 			}
 		}
 	})
@@ -129,7 +129,7 @@ func TestSlackVector(t *testing.T) {
 		mux := http.NewServeMux()
 		channels.Handle(mux, "", c)
 		if mux.ServeHTTP(w, r); w.Code != 200 || called != 1 {
-			t.Errorf("%d, %d calls", w.Code, called)
+			t.Errorf("got %d and %d calls", w.Code, called)
 		}
 	})
 }
@@ -147,24 +147,24 @@ func TestSlackRequests(t *testing.T) {
 	}
 	w := send(t, c, "/events", "application/json", `{"type":"url_verification","challenge":"abc"}`, 0)
 	if w.Code != 200 || w.Body.String() != `{"challenge":"abc"}` || got != nil {
-		t.Errorf("the verification is answered with %d %s, %v", w.Code, w.Body, got)
+		t.Errorf("URL verification: got %d %s, %v", w.Code, w.Body, got)
 	}
 	send(t, c, "/events", "application/json", event, 0)
 	e := got.(slack.Event)
 	if m := e.Message(); e.EventID != "Ev1" || e.EventType != "message" || string(e.Native) != event || m.Text != "Hi" || m.Ref(e.TeamID) != (slack.Ref{Team: "T1", Channel: "C1", ThreadTS: "171.1"}) {
-		t.Errorf("the event is %+v", e)
+		t.Errorf("got event %+v", e)
 	}
 	send(t, c, "/events", "application/json", `{"type":"app_rate_limited","minute":1}`, 0)
 	if e := got.(slack.Event); e.Type != "app_rate_limited" || e.Message() != nil {
-		t.Errorf("another request is %+v", e)
+		t.Errorf("other request: got %+v", e)
 	}
 	send(t, c, "/interactions", formType, interaction, 0)
 	if i := got.(slack.Interaction); i.Type != "block_actions" || string(i.Native) != `{"type":"block_actions"}` {
-		t.Errorf("the interaction is %+v", i)
+		t.Errorf("got interaction %+v", i)
 	}
 	send(t, c, "/commands", formType, command, 0)
 	if x := got.(slack.Command); x.Command != "/ask" || x.Text != "why" || x.ResponseURL != "https://hooks/1" || x.Native.Get("user_name") != "ada" {
-		t.Errorf("the command is %+v", x)
+		t.Errorf("got command %+v", x)
 	}
 }
 
@@ -175,12 +175,12 @@ func TestSlackOptions(t *testing.T) {
 	} {
 		var invalid *channels.InputError
 		if _, err := slack.New(opts); !errors.As(err, &invalid) || invalid.Field != field {
-			t.Errorf("error %v, want one about %s", err, field)
+			t.Errorf("got error %v, want one about %s", err, field)
 		}
 	}
 	c, err := slack.New(&slack.Options{SigningSecret: secret, Events: hook})
 	if err != nil || len(c.Routes()) != 1 {
-		t.Errorf("%d routes, %v", len(c.Routes()), err)
+		t.Errorf("got %d routes, %v", len(c.Routes()), err)
 	}
 }
 
@@ -188,10 +188,10 @@ func TestSlackInstanceID(t *testing.T) {
 	ref := slack.Ref{Team: "T1", Channel: "C:1", ThreadTS: "171.1"}
 	id, err := slack.InstanceID(ref)
 	if err != nil || id != "slack:v1:T1:C%3A1:171.1" {
-		t.Errorf("%q, %v", id, err)
+		t.Errorf("got %q, %v", id, err)
 	}
 	if back, err := slack.ParseInstanceID(id); err != nil || back != ref {
-		t.Errorf("%+v, %v", back, err)
+		t.Errorf("got %+v, %v", back, err)
 	}
 	for field, ref := range map[string]slack.Ref{
 		"conversation.team": {Channel: "C", ThreadTS: "1"}, "conversation.channel": {Team: "T", ThreadTS: "1"}, "conversation.threadTs": {Team: "T", Channel: "C"},
@@ -205,7 +205,7 @@ func TestSlackInstanceID(t *testing.T) {
 	for _, id := range []string{"", "slack:v1", "slack:v1:T:C", "slack:v1:T::1", "slack:v1:T:C:1:x", "slack:v2:T:C:1", "slack:v1:T:%43:1", "slack:v1:T:C%3a:1"} {
 		var invalid *channels.InstanceIDError
 		if ref, err := slack.ParseInstanceID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q is %+v, %v", id, ref, err)
+			t.Errorf("%q: got %+v, %v", id, ref, err)
 		}
 	}
 }

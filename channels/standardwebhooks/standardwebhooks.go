@@ -94,7 +94,7 @@ func invalid(field, problem string) error {
 func (c *Channel) addKey(field string, s channels.Secret) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s.Reveal(), "whsec_"))
 	if err != nil || len(key) == 0 {
-		return invalid(field, "must be base64 that is not empty, with or without whsec_ before it")
+		return invalid(field, "must be non-empty base64, with or without the prefix whsec_")
 	}
 	c.keys = append(c.keys, channels.Secret(key))
 	return nil

@@ -101,33 +101,33 @@ func TestStandardWebhooks(t *testing.T) {
 		}
 		status, in := send(t, standardwebhooks.Options{Secret: secret}, example, headers("Webhook", signature, stamp))
 		if status != 200 || in.ID != id || in.Type != "" || string(in.Native) != example {
-			t.Errorf("the example is %d, %+v", status, in)
+			t.Errorf("example of the specification: got %d, %+v", status, in)
 		}
 		if status, in := send(t, standardwebhooks.Options{Secret: secret, Prefix: "Svix"}, example, headers("Svix", signature, stamp)); status != 200 || in.ID != id {
-			t.Errorf("with other names it is %d, %+v", status, in)
+			t.Errorf("with other names: got %d, %+v", status, in)
 		}
 		several := "v1a,xyz v1,AAAA " + sign(t, older, id, stamp, example) + " " + signature
 		for name, opts := range map[string]standardwebhooks.Options{
 			"current": {Secret: secret}, "previous": {Secret: "b3RoZXI=", PreviousSecret: channels.NewSecret(older)},
 		} {
 			if status, _ := send(t, opts, example, headers("Webhook", several, stamp)); status != 200 {
-				t.Errorf("one of several signatures, %s: %d", name, status)
+				t.Errorf("one of several signatures, %s: got %d", name, status)
 			}
 		}
 		if status, _ := send(t, standardwebhooks.Options{Secret: "b3RoZXI="}, example, headers("Webhook", several, stamp)); status != 401 {
-			t.Errorf("none of several signatures: %d", status)
+			t.Errorf("none of several signatures: got %d", status)
 		}
 		for off, want := range map[int64]int{-300: 200, 300: 200, -301: 401, 301: 401} {
 			stamp := strconv.FormatInt(1614265330+off, 10)
 			if status, _ := send(t, standardwebhooks.Options{Secret: secret}, example, headers("Webhook", sign(t, secret, id, stamp, example), stamp)); status != want {
-				t.Errorf("off by %d s: %d, want %d", off, status, want)
+				t.Errorf("off by %d s: got %d, want %d", off, status, want)
 			}
 		}
 		if status, _ := send(t, standardwebhooks.Options{Secret: secret}, example, headers("Webhook", sign(t, secret, id, "+1614265330", example), "+1614265330")); status != 401 {
-			t.Errorf("a time in another form is %d", status)
+			t.Errorf("timestamp of another form: got %d", status)
 		}
 		if _, in := send(t, standardwebhooks.Options{Secret: secret}, body, headers("Webhook", sign(t, secret, id, stamp, body), stamp)); in.Type != "user.created" {
-			t.Errorf("the type is %q", in.Type)
+			t.Errorf("got type %q", in.Type)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestStandardWebhooksOptions(t *testing.T) {
 		for _, opts := range all {
 			var invalid *channels.InputError
 			if _, err := standardwebhooks.New(opts); !errors.As(err, &invalid) || invalid.Field != field || strings.Contains(err.Error(), secret) {
-				t.Errorf("error %v, want one about %s", err, field)
+				t.Errorf("got error %v, want one about %s", err, field)
 			}
 		}
 	}
@@ -164,13 +164,13 @@ func FuzzStandardSignature(f *testing.F) {
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"msg_1"}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": {signature}}
 		w := httptest.NewRecorder()
 		if c.Route().ServeHTTP(w, r); w.Code == 200 && !strings.Contains(signature, right) {
-			t.Errorf("%q proves a delivery", signature)
+			t.Errorf("signature %q: got an accepted delivery", signature)
 		}
 	})
 }
 
-// TestTheirLibrarySigns verifies signatures of the specification's library.
-func TestTheirLibrarySigns(t *testing.T) {
+// TestSpecificationLibrary verifies signatures of the specification's library.
+func TestSpecificationLibrary(t *testing.T) {
 	for text, want := range map[string]int{secret: 200, "whsec_" + older: 401} {
 		theirs, err := library.NewWebhook(text)
 		if err != nil {
@@ -185,7 +185,7 @@ func TestTheirLibrarySigns(t *testing.T) {
 			library.HeaderWebhookID: "msg_7", library.HeaderWebhookTimestamp: strconv.FormatInt(at.Unix(), 10), library.HeaderWebhookSignature: signature,
 		})
 		if status != want || want == 200 && (got == nil || got.ID != "msg_7") {
-			t.Errorf("signed with %s it is answered by %d, %+v", text, status, got)
+			t.Errorf("signed with %s: got %d, %+v", text, status, got)
 		}
 	}
 }

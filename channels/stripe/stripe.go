@@ -66,7 +66,7 @@ func New(opts *Options) (*Channel, error) {
 	case c.opts.Secret == "":
 		return nil, invalid("secret", "is missing or empty")
 	case previous != nil && *previous == "":
-		return nil, invalid("previousSecret", "is empty: leave it out if there is none")
+		return nil, invalid("previousSecret", "is empty; omit it if there is none")
 	case previous != nil:
 		c.secrets = append(c.secrets, *previous)
 	}

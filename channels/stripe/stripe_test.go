@@ -85,17 +85,17 @@ func TestStripeEvents(t *testing.T) {
 		now := time.Now()
 		whole, lean := stripe.Options{Secret: secret}, stripe.Options{Secret: secret, Thin: true}
 		if status, in := send(t, whole, event, sign(event, now)); status != 200 || in.ID != "evt_1" || in.Type != "charge.succeeded" || string(in.Native) != event {
-			t.Errorf("an event is %d, %+v", status, in)
+			t.Errorf("full event: got %d, %+v", status, in)
 		}
 		if status, in := send(t, lean, thin, sign(thin, now)); status != 200 || in.ID != "evt_2" {
-			t.Errorf("a thin event is %d, %+v", status, in)
+			t.Errorf("thin event: got %d, %+v", status, in)
 		}
 		if status, _ := send(t, lean, event, sign(event, now)); status != 400 {
-			t.Errorf("an event where thin ones are wanted is %d", status)
+			t.Errorf("full event at a thin endpoint: got %d", status)
 		}
 		for off, want := range map[time.Duration]int{-300 * time.Second: 200, 300 * time.Second: 200, -301 * time.Second: 400, 301 * time.Second: 400} {
 			if status, _ := send(t, whole, event, sign(event, now.Add(off))); status != want {
-				t.Errorf("off by %v: %d, want %d", off, status, want)
+				t.Errorf("off by %v: got %d, want %d", off, status, want)
 			}
 		}
 		// During a rotation the header has signatures of both secrets.
@@ -103,7 +103,7 @@ func TestStripeEvents(t *testing.T) {
 		both := "t=" + stamp + ",v1=" + code("new", stamp, event) + ",v1=" + code(secret, stamp, event) + ",v0=" + strings.Repeat("0", 64)
 		for name, opts := range map[string]stripe.Options{"old": whole, "new": {Secret: "new"}, "previous": {Secret: "newest", PreviousSecret: channels.NewSecret("new")}} {
 			if status, _ := send(t, opts, event, both); status != 200 {
-				t.Errorf("the %s secret: %d", name, status)
+				t.Errorf("%s secret: got %d", name, status)
 			}
 		}
 	})
@@ -117,7 +117,7 @@ func TestStripeOptions(t *testing.T) {
 	} {
 		var invalid *channels.InputError
 		if _, err := stripe.New(opts); !errors.As(err, &invalid) || invalid.Field != field {
-			t.Errorf("error %v, want one about %s", err, field)
+			t.Errorf("got error %v, want one about %s", err, field)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func FuzzStripeSignature(f *testing.F) {
 		w := httptest.NewRecorder()
 		list := "," + strings.Join(strings.Fields(signature), "")
 		if c.Route().ServeHTTP(w, r); w.Code == 200 && (!strings.Contains(strings.ToLower(list), ",v1="+right) || strings.Count(list, ",t=") != 1) {
-			t.Errorf("%q proves an event", signature)
+			t.Errorf("signature %q: got an accepted event", signature)
 		}
 	})
 }

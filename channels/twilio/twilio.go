@@ -75,7 +75,7 @@ func New(opts *Options) (*Channel, error) {
 	case c.opts.AccountSID == "":
 		return nil, invalid("accountSid", "is missing or empty")
 	case err != nil || u.Host == "" || u.RawQuery != "" || strings.HasSuffix(c.opts.PublicURL, "/"):
-		return nil, invalid("publicUrl", "must be absolute, without a query and a slash at its end, such as https://example.com/channels/twilio")
+		return nil, invalid("publicUrl", "must be absolute, without a query or a trailing slash, such as https://example.com/channels/twilio")
 	case c.opts.Webhook == nil:
 		return nil, invalid("webhook", "is missing")
 	}
@@ -98,7 +98,7 @@ func (c *Channel) Routes() []channels.Route {
 	return routes
 }
 
-var errResult = errors.New("a result must be a response, or nothing")
+var errResult = errors.New("result of callback must be a response or nil")
 
 func (c *Channel) route(path string, callback func(context.Context, Incoming) (any, error), nothing *http.Response) channels.Route {
 	return channels.Endpoint{

@@ -43,7 +43,7 @@ func sign(at, body string) string {
 func TestTwilioVector(t *testing.T) {
 	const form = "CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309&To=%2B18005551212"
 	if got := sign("https://mycompany.com/myapp.php?foo=1&bar=2", form); got != "RSOYDt4T1cUTdK1PDd93/VVr8B8=" {
-		t.Errorf("it is %s", got)
+		t.Errorf("got signature %s", got)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestTwilioRequests(t *testing.T) {
 	hook := func(_ context.Context, in twilio.Incoming) (any, error) { got = append(got, in); return nil, nil }
 	c, err := twilio.New(&twilio.Options{AuthToken: token, AccountSID: "AC1", PublicURL: public, Webhook: hook})
 	if err != nil || len(c.Routes()) != 1 {
-		t.Fatalf("%d routes, %v", len(c.Routes()), err)
+		t.Fatalf("got %d routes, %v", len(c.Routes()), err)
 	}
 	send := func(query, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodPost, "/webhook"+query, strings.NewReader(body))
@@ -94,17 +94,17 @@ func TestTwilioRequests(t *testing.T) {
 		return w
 	}
 	if w := send("?bot=1", message); w.Code != 200 || w.Header().Get("Content-Type") != "text/xml" || w.Body.String() != empty {
-		t.Errorf("answered with %d %s", w.Code, w.Body)
+		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	if in := got[0]; in.MessageSID != "SM1" || in.Body != `"Hi"` || in.Ref() != (twilio.Ref{Account: "AC1", Address: "+50", Participant: "+49"}) {
-		t.Errorf("the message is %+v", in)
+		t.Errorf("got message %+v", in)
 	}
 	send("", message+"&MessagingServiceSid=MG1&Many=b&Many=a")
 	if in := got[1]; in.Ref() != (twilio.Ref{Account: "AC1", MessagingService: "MG1", Participant: "+49"}) || !slices.Equal(in.Native["Many"], []string{"b", "a"}) {
-		t.Errorf("the message is %+v", in)
+		t.Errorf("got message %+v", in)
 	}
 	if w := send("", strings.Replace(message, "AC1", "AC2", 1)); w.Code != 403 || len(got) != 2 {
-		t.Errorf("another account is %d", w.Code)
+		t.Errorf("other account: got %d", w.Code)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestTwilioOptions(t *testing.T) {
 			change(&opts)
 			var invalid *channels.InputError
 			if _, err := twilio.New(&opts); !errors.As(err, &invalid) || invalid.Field != field {
-				t.Errorf("error %v, want one about %s", err, field)
+				t.Errorf("got error %v, want one about %s", err, field)
 			}
 		}
 	}
@@ -169,10 +169,10 @@ func TestTwilioInstanceID(t *testing.T) {
 	} {
 		id, err := twilio.InstanceID(ref)
 		if err != nil || id != want {
-			t.Errorf("%q, %v, want %q", id, err, want)
+			t.Errorf("got %q, %v, want %q", id, err, want)
 		}
 		if back, err := twilio.ParseInstanceID(id); err != nil || back != ref {
-			t.Errorf("%+v, %v", back, err)
+			t.Errorf("got %+v, %v", back, err)
 		}
 	}
 	for field, ref := range map[string]twilio.Ref{
@@ -185,12 +185,12 @@ func TestTwilioInstanceID(t *testing.T) {
 		}
 	}
 	if _, err := twilio.InstanceID(twilio.Ref{Account: "AC", Address: "a", MessagingService: "m", Participant: "p"}); err == nil {
-		t.Error("both an address and a service")
+		t.Error("address and messaging service: got no error, want one")
 	}
 	for _, id := range []string{"", "twilio:v1:account:AC1:address:+50:participant:%2B49", "twilio:v1:account:AC1:number:1:participant:2", "twilio:v1:account:AC1:address:1:participant:"} {
 		var invalid *channels.InstanceIDError
 		if ref, err := twilio.ParseInstanceID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q is %+v, %v", id, ref, err)
+			t.Errorf("%q: got %+v, %v", id, ref, err)
 		}
 	}
 }

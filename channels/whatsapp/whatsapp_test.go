@@ -62,7 +62,7 @@ func TestWhatsAppSuite(t *testing.T) {
 func TestWhatsAppHandshake(t *testing.T) {
 	mux := http.NewServeMux()
 	channels.Handle(mux, "", made(t, 0, func(context.Context, whatsapp.Incoming) (any, error) {
-		t.Error("the callback was called")
+		t.Error("got a call of the callback, want none")
 		return nil, nil
 	}))
 	for query, want := range map[string]struct {
@@ -82,7 +82,7 @@ func TestWhatsAppHandshake(t *testing.T) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/webhook?"+query, nil))
 		if w.Code != want.status || w.Body.String() != want.body || want.body != "" && w.Header().Get("Content-Type") != "text/plain" {
-			t.Errorf("%s is answered with %d %s", query, w.Code, w.Body)
+			t.Errorf("%s: got %d %s", query, w.Code, w.Body)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestWhatsAppMessages(t *testing.T) {
 	mux := http.NewServeMux()
 	channels.Handle(mux, "", made(t, 0, func(_ context.Context, in whatsapp.Incoming) (any, error) {
 		if string(in.Native) != hello {
-			t.Errorf("the delivery is %s", in.Native)
+			t.Errorf("got delivery %s", in.Native)
 		}
 		var err error
 		got, err = in.Messages()
@@ -104,13 +104,13 @@ func TestWhatsAppMessages(t *testing.T) {
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
 	if w.Code != 200 || len(got) != 2 || got[0].Text.Body != "Hi" || got[0].ID != "wamid.1" {
-		t.Fatalf("%d, the messages are %+v", w.Code, got)
+		t.Fatalf("got %d and messages %+v", w.Code, got)
 	}
 	if ref := got[0].Ref(); ref != (whatsapp.Ref{Account: "B", PhoneNumber: "N", Type: whatsapp.TypePhoneNumber, ID: "49"}) {
-		t.Errorf("the first belongs to %+v", ref)
+		t.Errorf("first message: got conversation %+v", ref)
 	}
 	if ref := got[1].Ref(); ref != (whatsapp.Ref{Account: "B", PhoneNumber: "N", Type: whatsapp.TypeGroup, ID: "G"}) {
-		t.Errorf("the second belongs to %+v", ref)
+		t.Errorf("second message: got conversation %+v", ref)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestWhatsAppOptions(t *testing.T) {
 	} {
 		var invalid *channels.InputError
 		if _, err := whatsapp.New(opts); !errors.As(err, &invalid) || invalid.Field != field {
-			t.Errorf("error %v, want one about %s", err, field)
+			t.Errorf("got error %v, want one about %s", err, field)
 		}
 	}
 }
@@ -135,10 +135,10 @@ func TestWhatsAppInstanceID(t *testing.T) {
 	} {
 		id, err := whatsapp.InstanceID(ref)
 		if err != nil || id != want {
-			t.Errorf("%q, %v, want %q", id, err, want)
+			t.Errorf("got %q, %v, want %q", id, err, want)
 		}
 		if back, err := whatsapp.ParseInstanceID(id); err != nil || back != ref {
-			t.Errorf("%+v, %v", back, err)
+			t.Errorf("got %+v, %v", back, err)
 		}
 	}
 	for field, ref := range map[string]whatsapp.Ref{
@@ -157,7 +157,7 @@ func TestWhatsAppInstanceID(t *testing.T) {
 	} {
 		var invalid *channels.InstanceIDError
 		if ref, err := whatsapp.ParseInstanceID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q is %+v, %v", id, ref, err)
+			t.Errorf("%q: got %+v, %v", id, ref, err)
 		}
 	}
 }

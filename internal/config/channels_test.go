@@ -74,7 +74,7 @@ func TestChannelMistakes(t *testing.T) {
 		"capability":               {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, message: \"{response_url}\"}}", "response_url is a capability"},
 		"capability, attribute":    {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, signal: s, attributes: {t: \"{trigger_id}\"}}}", "trigger_id is a capability"},
 		"attributes of nothing":    {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, attributes: {t: x}}}", "channels.bot.signal: is missing"},
-		"template":                 {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, instance: \"{a\"}}", "not closed"},
+		"template":                 {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, instance: \"{a\"}}", "unclosed {"},
 		"unknown key":              {"channels: {bot: {kind: slack, agent: echo, secret: S}}", "channels.bot.secret: the key is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
