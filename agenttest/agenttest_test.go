@@ -28,7 +28,7 @@ type weather struct {
 	Celsius float64 `json:"celsius"`
 }
 
-// forecast is an agent with one tool, which is told of its calls.
+// forecast returns an agent with one tool, which calls the callback.
 func forecast(called func(context.Context, string) error) *agent.Agent {
 	look := func(ctx context.Context, in place) (weather, error) {
 		return weather{21.5}, called(ctx, in.City)
@@ -46,7 +46,7 @@ func TestHost(t *testing.T) {
 		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
 		c := h.Conversation("concierge", "room/7")
 		if reply := c.Ask("Shall we walk?"); reply.Text != "It is warm." {
-			t.Errorf("the reply is %q", reply.Text)
+			t.Errorf("got reply %q", reply.Text)
 		}
 		want := "user: Shall we walk?\nassistant: It is warm.\n  weather({\"city\":\"Kiel\"}) = {\"celsius\":21.5}\n"
 		if diff := cmp.Diff(want, c.Transcript()); diff != "" {
@@ -54,10 +54,10 @@ func TestHost(t *testing.T) {
 		}
 		asked := model.Requests()
 		if len(asked) != 2 || asked[0].Last() != "Shall we walk?" || asked[1].Last() != `{"celsius":21.5}` || asked[0].Model != "openai/gpt-5" {
-			t.Errorf("asked %+v", asked)
+			t.Errorf("got requests %+v", asked)
 		}
 		if len(asked[0].Tools) == 0 || model.Left() != 0 {
-			t.Errorf("%d tools were shown, %d answers are left", len(asked[0].Tools), model.Left())
+			t.Errorf("got %d tools in the request and %d unused answers", len(asked[0].Tools), model.Left())
 		}
 	})
 }
@@ -79,18 +79,18 @@ func TestCrashInATool(t *testing.T) {
 		before := h.Runtime()
 		c := h.Conversation("concierge", "1")
 		if reply := c.Ask("Hello"); reply.Text != "It is warm." {
-			t.Errorf("the reply is %q", reply.Text)
+			t.Errorf("got reply %q", reply.Text)
 		}
 		if h.Runtime() == before || calls != 1 {
-			t.Errorf("%d calls; another runtime: %v", calls, h.Runtime() != before)
+			t.Errorf("got %d calls; new runtime: %v", calls, h.Runtime() != before)
 		}
 		if got := c.Transcript(); !strings.Contains(got, "weather({\"city\":\"Kiel\"}) ! ") {
-			t.Errorf("the outcome of the call is known: %s", got)
+			t.Errorf("got a known outcome of the interrupted call: %s", got)
 		}
 	})
 }
 
-// TestCrashAtWrite visits every write of a conversation; the reply is the same after each crash.
+// TestCrashAtWrite crashes at each write of a conversation.
 func TestCrashAtWrite(t *testing.T) {
 	crashes := 0
 	for n := 1; ; n++ {
@@ -103,10 +103,10 @@ func TestCrashAtWrite(t *testing.T) {
 			h.CrashAtWrite(n)
 			c := h.Conversation("concierge", "1")
 			if got := c.Ask("Hello").Text; got != "Hello yourself." {
-				t.Errorf("write %d: the reply is %q", n, got)
+				t.Errorf("write %d: got reply %q", n, got)
 			}
 			if got := strings.Count(c.Transcript(), "user:"); got != 1 {
-				t.Errorf("write %d: the message is there %d times", n, got)
+				t.Errorf("write %d: got %d copies of the message, want 1", n, got)
 			}
 			crashed = h.Runtime() != before
 		})
@@ -116,7 +116,7 @@ func TestCrashAtWrite(t *testing.T) {
 		crashes++
 	}
 	if crashes < 3 {
-		t.Errorf("%d writes crashed", crashes)
+		t.Errorf("got %d crashes", crashes)
 	}
 }
 
@@ -130,10 +130,10 @@ func TestTimePasses(t *testing.T) {
 		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
 		began := time.Now()
 		if reply := h.Conversation("sleeper", "1").Ask("Sleep well"); reply.Text != "Good morning." {
-			t.Errorf("the reply is %q", reply.Text)
+			t.Errorf("got reply %q", reply.Text)
 		}
 		if slept := time.Since(began); slept < 72*time.Hour || slept > 73*time.Hour {
-			t.Errorf("slept for %v", slept)
+			t.Errorf("got a sleep of %v", slept)
 		}
 	})
 }
@@ -148,14 +148,14 @@ func TestModelsThatFail(t *testing.T) {
 		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: map[string]*agenttest.Model{"openai/gpt-5": down, "anthropic/claude": other}})
 		c := h.Conversation("concierge", "1")
 		if reply := c.Ask("Anybody?"); reply.Text != "Here." || len(down.Requests()) == 0 {
-			t.Errorf("the reply is %q after %d calls of the model that is down", reply.Text, len(down.Requests()))
+			t.Errorf("got reply %q after %d calls of the failing model", reply.Text, len(down.Requests()))
 		}
 		var failed *client.SettledError
 		if _, err := c.Settle(client.Message{Body: "And now?"}); !errors.As(err, &failed) || !errors.Is(err, client.ErrFailed) {
-			t.Errorf("a model that stalls and then fails: %v", err)
+			t.Errorf("stalling and failing model: got error %v", err)
 		}
 		if !strings.Contains(c.Transcript(), "failed: ") {
-			t.Errorf("the transcript does not tell: %s", c.Transcript())
+			t.Errorf("transcript has no failure: %s", c.Transcript())
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestEventsAndRestart(t *testing.T) {
 		c.Ask("one")
 		h.Restart()
 		if reply := c.Ask("two"); reply.Text != "You said two" {
-			t.Errorf("the reply is %q", reply.Text)
+			t.Errorf("got reply %q", reply.Text)
 		}
 		h.Restart()
 		time.Sleep(time.Minute)
@@ -180,12 +180,12 @@ func TestEventsAndRestart(t *testing.T) {
 			}
 		}
 		if settled != 2 {
-			t.Errorf("%d settlements among %d events", settled, len(h.Events()))
+			t.Errorf("got %d settlements in %d events", settled, len(h.Events()))
 		}
 	})
 }
 
-// TestRealTime does without a bubble.
+// TestRealTime runs outside of a bubble.
 func TestRealTime(t *testing.T) {
 	a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5"}
 	h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: agenttest.NewModel(agenttest.Say("Hello."), agenttest.Say("Still here."))})
@@ -214,11 +214,11 @@ func TestRealTime(t *testing.T) {
 	}()
 	c.Ask("Are you there?")
 	if got := <-seen; got != "settled" {
-		t.Errorf("an observer saw %s", got)
+		t.Errorf("got %s for the observer", got)
 	}
 }
 
-// recorder is a test that may fail without failing this one.
+// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 	errs []string
@@ -226,22 +226,21 @@ type recorder struct {
 
 func (r *recorder) Error(args ...any) { r.errs = append(r.errs, fmt.Sprint(args...)) }
 
-func TestModelWithoutAnswersFailsTheTest(t *testing.T) {
+func TestMissingAnswerFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5"}
 		h := agenttest.New(r, []*agent.Agent{a}, &agenttest.Options{Logger: slog.New(slog.DiscardHandler)})
 		if _, err := h.Conversation("concierge", "1").Settle(client.Message{Body: "Hello"}); !errors.Is(err, client.ErrFailed) {
-			t.Errorf("settled with %v", err)
+			t.Errorf("got settlement error %v", err)
 		}
-		if len(r.errs) != 1 || !strings.Contains(r.errs[0], `model openai/gpt-5 has given its 0 answers and is asked "Hello"`) {
-			t.Errorf("the test failed with %q", r.errs)
+		if len(r.errs) != 1 || !strings.Contains(r.errs[0], `model openai/gpt-5 has no answer after 0: got request "Hello"`) {
+			t.Errorf("got test failures %q", r.errs)
 		}
 	})
 }
 
-// TestGeneration: what an agent says of its model's writing is what the model is asked with, and
-// Prepare has the last word.
+// TestGeneration verifies that the agent's settings reach the model, and that Prepare overrides them.
 func TestGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := forecast(func(context.Context, string) error { return nil })
@@ -263,12 +262,12 @@ func TestGeneration(t *testing.T) {
 		first, second := a.Generation, a.Generation
 		first.ToolChoice, first.StopSequences = "weather", []string{"STOP"}
 		if diff := cmp.Diff([]agent.Generation{first, second}, got); diff != "" {
-			t.Errorf("asked with (-want +got):\n%s", diff)
+			t.Errorf("request (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestPanicsAreReadable: what a tool panicked with, and where, is in the log of the test.
+// TestPanicsAreReadable verifies that the test's log has the value and the location of a tool's panic.
 func TestPanicsAreReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -276,15 +275,15 @@ func TestPanicsAreReadable(t *testing.T) {
 		model := agenttest.NewModel(agenttest.Call("weather", place{"Kiel"}), agenttest.Say("It failed."))
 		h := agenttest.New(printed{t, &log}, []*agent.Agent{a}, &agenttest.Options{Model: model})
 		if reply := h.Conversation("concierge", "1").Ask("Well?"); reply.Text != "It failed." {
-			t.Errorf("the reply is %q", reply.Text)
+			t.Errorf("got reply %q", reply.Text)
 		}
 		if got := log.String(); !strings.Contains(got, "cause: panic: out of cheese\n") || !strings.Contains(got, "agenttest_test.go:") {
-			t.Errorf("the log says %s", got)
+			t.Errorf("got log %s", got)
 		}
 	})
 }
 
-// printed is a test whose output is kept.
+// printed is a testing.TB that records output.
 type printed struct {
 	testing.TB
 	out io.Writer

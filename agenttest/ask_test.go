@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// asking is an agent whose tool asks another one.
+// asking returns an agent whose tool asks another agent.
 func asking(o *agent.AskOptions) *agent.Agent {
 	consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {
 		reply, err := agent.Ask(ctx, conversation.Address{Agent: "expert", ID: "e"}, agent.Text("Is it true?"), o)
@@ -27,7 +27,7 @@ func asking(o *agent.AskOptions) *agent.Agent {
 	return &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{consult}}
 }
 
-// expert is an agent whose tool takes its time.
+// expert returns an agent with a slow tool.
 func expert(asked *int) *agent.Agent {
 	think := agent.NewTool("think", "Thinks it over.", func(ctx context.Context, _ struct{}) (string, error) {
 		*asked++
@@ -39,7 +39,7 @@ func expert(asked *int) *agent.Agent {
 func consultants() map[string]*agenttest.Model {
 	return map[string]*agenttest.Model{
 		"openai/gpt-5": agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
-			if view := viewOf(r); strings.Contains(view, "the expert says: It is.") { // also after a reply that was cut off
+			if view := viewOf(r); strings.Contains(view, "the expert says: It is.") { // also after an interrupted reply
 				return agenttest.Say("So it is.")
 			} else if strings.Contains(view, "submission") {
 				return agenttest.Say("Nobody knows: " + r.Last())
@@ -55,8 +55,8 @@ func consultants() map[string]*agenttest.Model {
 	}
 }
 
-// TestAskOverCrashes at every write of two conversations, of which one asks the other: the question
-// is asked once, and its reply heard.
+// TestAskOverCrashes crashes at each write of both conversations. The question is sent once, and its
+// reply received.
 func TestAskOverCrashes(t *testing.T) {
 	for n := range sample.Of(30, 3) {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,20 +68,20 @@ func TestAskOverCrashes(t *testing.T) {
 			began := time.Now()
 			reply, err := h.Conversation("desk", "d").Settle(client.Message{Body: "Is it true?"})
 			if err != nil || !strings.HasPrefix(reply.Text, "So it is.") {
-				t.Errorf("crash at write %d: %+v, %v", n, reply, err)
+				t.Errorf("crash at write %d: got %+v, %v", n, reply, err)
 			}
 			if took := time.Since(began); took < 10*time.Hour || took > 11*time.Hour {
-				t.Errorf("crash at write %d: took %v", n, took)
+				t.Errorf("crash at write %d: got duration %v", n, took)
 			}
 			if asked := h.Conversation("expert", "e").Transcript(); strings.Count(asked, "user: ") != 1 || !strings.Contains(asked, "assistant: ") {
-				t.Errorf("crash at write %d: the expert has heard\n%s", n, asked)
+				t.Errorf("crash at write %d: got questions\n%s", n, asked)
 			}
 		})
 	}
 }
 
-// TestAskHearsWhatBecomesOfIt: an abort of who is asked, and a timeout of who asks.
-func TestAskHearsWhatBecomesOfIt(t *testing.T) {
+// TestAskOutcomes covers an abort of the asked conversation and a timeout of the asking one.
+func TestAskOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs int
 		h := agenttest.New(t, []*agent.Agent{asking(nil), expert(&runs)}, &agenttest.Options{Models: consultants()})
@@ -96,7 +96,7 @@ func TestAskHearsWhatBecomesOfIt(t *testing.T) {
 		}
 		reply, err := desk.Wait(context.Background(), receipt)
 		if err != nil || !strings.Contains(reply.Text, "aborted") {
-			t.Errorf("after an abort: %+v, %v", reply, err)
+			t.Errorf("after an abort: got %+v, %v", reply, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -106,17 +106,18 @@ func TestAskHearsWhatBecomesOfIt(t *testing.T) {
 		}})
 		began := time.Now()
 		if reply := h.Conversation("desk", "d").Ask("Is it true?"); reply.Text != "Nobody knows." || time.Since(began) > 2*time.Hour {
-			t.Errorf("after the timeout: %q in %v", reply.Text, time.Since(began))
+			t.Errorf("after the timeout: got %q in %v", reply.Text, time.Since(began))
 		}
-		time.Sleep(24 * time.Hour) // the reply comes, and nobody waits
+		time.Sleep(24 * time.Hour) // the reply arrives after the timeout
 		if said := h.Conversation("expert", "e").Transcript(); !strings.Contains(said, "It is.") {
-			t.Errorf("the expert:\n%s", said)
+			t.Errorf("got transcript of the expert:\n%s", said)
 		}
 	})
 }
 
-// TestAskHearsAll: each call hears of its own question, whatever key it has, what is said and how long it is.
-func TestAskHearsAll(t *testing.T) {
+// TestAskRepliesMatch verifies that each call receives the reply to its own question, for any key,
+// outcome and length.
+func TestAskRepliesMatch(t *testing.T) {
 	markup, long := strings.Repeat("<b>", 8<<10), strings.Repeat("it failed ", 20<<10)
 	audit := agent.NewWorkflow("audit", func(context.Context, struct{}) (string, error) { return "", errors.New(long) }, nil)
 	consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {
@@ -145,13 +146,13 @@ func TestAskHearsAll(t *testing.T) {
 		}})
 		for _, id := range []string{"a", "b"} {
 			if reply := h.Conversation("desk", id).Ask("Is it true?"); reply.Text != "So it is." {
-				t.Errorf("%s: %q", id, reply.Text)
+				t.Errorf("%s: got %q", id, reply.Text)
 			}
 		}
 	})
 }
 
-// TestAskRefuses what can have no reply, and sends nothing.
+// TestAskRefuses verifies that questions without a possible reply fail, and that nothing is sent.
 func TestAskRefuses(t *testing.T) {
 	signal, err := agent.Signal("approval", true)
 	if err != nil {
@@ -166,7 +167,7 @@ func TestAskRefuses(t *testing.T) {
 	}{
 		"a signal for a wait": {expert, signal, nil, "has no reply"},
 		"too long":            {expert, agent.Text("?"), &agent.AskOptions{Timeout: 31 * 24 * time.Hour}, "the maximum is 30 days"},
-		"nobody":              {conversation.Address{Agent: "nobody", ID: "e"}, agent.Text("?"), nil, "route_not_found"},
+		"unknown agent":       {conversation.Address{Agent: "unknown", ID: "e"}, agent.Text("?"), nil, "route_not_found"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var got error
@@ -177,13 +178,13 @@ func TestAskRefuses(t *testing.T) {
 			desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{consult}}
 			h := agenttest.New(t, []*agent.Agent{desk, {Name: "expert", Model: "anthropic/claude"}}, &agenttest.Options{Models: map[string]*agenttest.Model{
 				"openai/gpt-5": consultants()["openai/gpt-5"], "anthropic/claude": agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer {
-					t.Errorf("%s: the expert was asked", name)
+					t.Errorf("%s: got a question, want none", name)
 					return agenttest.Say("?")
 				}),
 			}})
 			h.Conversation("desk", "d").Ask("Is it true?")
 			if got == nil || !strings.Contains(got.Error(), c.want) {
-				t.Errorf("%s: %v, want %q", name, got, c.want)
+				t.Errorf("%s: got %v, want %q", name, got, c.want)
 			}
 		})
 	}

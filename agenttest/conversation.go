@@ -8,15 +8,15 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Conversation is a conversation of a [Host]. What it has of its own fails the test; Send, Wait and
-// the rest are those of any client.
+// Conversation is a conversation of a [Host]. Its own methods fail the test on errors. Send, Wait and
+// the others are those of [client.Conversation].
 type Conversation struct {
 	*client.Conversation
 	host *Host
 	at   conversation.Address
 }
 
-// Ask sends a text and returns the reply. One that failed or was aborted fails the test.
+// Ask sends a text and returns the reply. A failed or aborted submission fails the test.
 func (c *Conversation) Ask(body string) *client.Reply {
 	c.host.t.Helper()
 	return c.Deliver(client.Message{Body: body})
@@ -32,10 +32,10 @@ func (c *Conversation) Deliver(m client.Message) *client.Reply {
 	return reply
 }
 
-// Settle sends a message and waits until it is settled. The error is that of [client.Conversation.Send],
-// or of [client.Conversation.Wait]: a [*client.SettledError] if it failed or was aborted.
+// Settle sends a message and waits for its settlement. The error is that of [client.Conversation.Send]
+// or [client.Conversation.Wait]: a [*client.SettledError] if the submission failed or was aborted.
 func (c *Conversation) Settle(m client.Message) (*client.Reply, error) {
-	ctx, done := c.host.patient()
+	ctx, done := c.host.waitContext()
 	defer done()
 	receipt, err := c.Send(ctx, m)
 	if err != nil {
@@ -44,17 +44,18 @@ func (c *Conversation) Settle(m client.Message) (*client.Reply, error) {
 	return c.Wait(ctx, receipt)
 }
 
-// Transcript is the conversation as lines of text, for comparison:
+// Transcript returns the conversation as lines of text, for comparison:
 //
 //	user: Shall we walk?
 //	assistant: Take an umbrella.
 //	  weather({"city":"Kiel"}) = "rain"
 //
-// A tool that failed ends with "! error" in place of the output; data are "data-name: …" and files
-// "file: …" below their message; and at last "failed: …" or "aborted" is what was not completed.
+// A failed tool call ends with "! error" instead of the output. Data are "data-name: …" and files
+// "file: …" below their message. A line "failed: …" or "aborted" follows a submission that did not
+// complete.
 func (c *Conversation) Transcript() string {
 	c.host.t.Helper()
-	ctx, done := c.host.patient()
+	ctx, done := c.host.waitContext()
 	defer done()
 	s, err := c.History(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package agenttest runs agents in a test: the real runtime over memory, models that say what the
-// test wants, and no network.
+// Package agenttest runs agents in tests. It combines the real runtime, an in-memory store and
+// scripted models, without a network.
 //
-// Authors of agents call it from their tests. It calls actors, http and client, and what they need.
+// Authors of agents call it from their tests.
 //
 //	func TestConcierge(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -19,13 +19,14 @@
 //
 // Guarantees:
 //
-//  1. A conversation is that of a server: admitted, recorded, settled once. It is a
-//     [client.Conversation], whose requests reach the HTTP handler without a connection.
-//  2. Inside of a bubble of testing/synctest time is virtual: a tool that sleeps for three days
-//     takes no time, and deadlines pass as they would. Outside of one time is what it is.
-//  3. After [Host.Crash] nothing is written by what ran before. What was acknowledged is there, and
-//     goes on in the next process, which has begun when Crash returns.
-//  4. Nothing that a Host has started is left when its test ends.
+//  1. A [Conversation] behaves as on a server: submissions are admitted, recorded, and settled once. Requests reach the HTTP
+//     handler without a connection.
+//  2. In a bubble of testing/synctest time is virtual: a tool that sleeps for three days takes no time, and deadlines expire
+//     in order. Outside of a bubble time is real.
+//  3. After [Host.Crash] the crashed process writes nothing. Acknowledged work continues in the next process, which has
+//     started when Crash returns.
+//  4. A Host stops everything that it has started when its test ends.
 //
-// A Host and its models are safe for concurrent use. Methods that have no error fail the test.
+// A [Host] and its [Model] values are safe for concurrent use. Methods without an error result fail
+// the test.
 package agenttest

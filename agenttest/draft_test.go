@@ -14,10 +14,10 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// reader is a ledger that sees drafts.
+// reader is a ledger that receives drafts.
 type reader struct {
 	ledger
-	refuses func(n int) error // the draft of this number
+	refuses func(n int) error // error for draft n
 	drafts  []string
 	shown   []time.Time
 }
@@ -35,14 +35,14 @@ func (r *reader) Show(_ context.Context, d outbox.Draft) error {
 	return nil
 }
 
-// TestDrafts: what is said slowly is shown meanwhile, in beginnings that grow, not too often; what fails is
-// shown less often, and what nobody wants any more not at all. The reply comes in any case.
+// TestDrafts verifies drafts of a slow reply: growing prefixes at a bounded rate, fewer after errors,
+// none after a permanent error. The reply is delivered in each case.
 func TestDrafts(t *testing.T) {
 	const text = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 	for name, c := range map[string]struct {
 		pace    time.Duration
 		refuses func(n int) error
-		want    []time.Duration // of the drafts, since the question
+		want    []time.Duration // seconds from the question to each draft
 	}{
 		"slowly":  {time.Second, nil, []time.Duration{2, 4, 6, 8, 10, 12, 14}},
 		"at once": {0, nil, nil},
@@ -69,28 +69,28 @@ func TestDrafts(t *testing.T) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				if got := r.got1(); !strings.Contains(got, text) {
-					t.Errorf("the reply is %s", got)
+					t.Errorf("got reply %s", got)
 				}
 				var at []time.Duration
 				for i, when := range r.shown {
 					at = append(at, when.Sub(began).Round(time.Second)/time.Second)
 					if !strings.HasPrefix(text, r.drafts[i]) || i > 0 && len(r.drafts[i]) <= len(r.drafts[i-1]) {
-						t.Errorf("after %q %q is shown", r.drafts[max(0, i-1)], r.drafts[i])
+						t.Errorf("got draft %[2]q after %[1]q", r.drafts[max(0, i-1)], r.drafts[i])
 					}
 				}
 				if !slices.Equal(at, c.want) {
-					t.Errorf("drafts after %d s, want %d: %q", at, c.want, r.drafts)
+					t.Errorf("got drafts after %d s, want %d: %q", at, c.want, r.drafts)
 				}
 			})
 		})
 	}
 }
 
-// slow shows a draft for a while, whatever its context says.
+// slow takes a while to show a draft and ignores its context.
 type slow struct {
 	ledger
 	draft string
-	late  bool // the post has come before the draft was shown
+	late  bool // the post arrived before the draft was shown
 }
 
 func (s *slow) Show(_ context.Context, d outbox.Draft) error {
@@ -101,7 +101,7 @@ func (s *slow) Show(_ context.Context, d outbox.Draft) error {
 	return nil
 }
 
-// TestReplyWaitsForItsDraft: the reply is said while a draft of it is still being shown, and is delivered after that.
+// TestReplyWaitsForItsDraft verifies that a reply is delivered after a draft in flight.
 func TestReplyWaitsForItsDraft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
@@ -113,12 +113,12 @@ func TestReplyWaitsForItsDraft(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.draft == "" || s.late || len(s.posts) != 1 {
-			t.Errorf("draft %q, shown after the reply: %t, %d posts", s.draft, s.late, len(s.posts))
+			t.Errorf("got draft %q, shown after the reply: %t, %d posts", s.draft, s.late, len(s.posts))
 		}
 	})
 }
 
-// got1 is the body of the only post. The caller holds mu.
+// got1 returns the body of the only post. The caller holds mu.
 func (r *reader) got1() string {
 	if len(r.posts) != 1 {
 		return "not one"

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The model calls a tool and then answers; nothing leaves the process.
+// The model calls a tool and then answers.
 func Example() {
 	_ = func(t *testing.T) { // func TestConcierge(t *testing.T)
 		synctest.Test(t, func(t *testing.T) {
@@ -34,8 +34,7 @@ func Example() {
 	}
 }
 
-// shown stands for the *testing.T of a test in examples that print. It has no bubble of virtual
-// time.
+// shown replaces the *testing.T in examples that print. It has no bubble of virtual time.
 type shown struct {
 	testing.TB
 	atEnd []func()
@@ -50,7 +49,7 @@ func (*shown) Errorf(f string, args ...any) { fmt.Printf(f+"\n", args...) }
 func (*shown) Fatal(args ...any)            { panic(fmt.Sprintln(args...)) }
 func (*shown) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
-// end cleans up, last in, first out.
+// end runs the cleanup functions in reverse order.
 func (s *shown) end() {
 	for _, f := range slices.Backward(s.atEnd) {
 		f()
@@ -61,7 +60,7 @@ type city struct {
 	City string `json:"city"`
 }
 
-// newConcierge is the agent under test.
+// newConcierge returns the agent under test.
 func newConcierge() []*agent.Agent {
 	weather := func(_ context.Context, c city) (string, error) {
 		if c.City == "" {
@@ -75,9 +74,9 @@ func newConcierge() []*agent.Agent {
 	}}
 }
 
-// A transcript is all that a client could see, for comparison.
+// A transcript contains everything that a client sees, for comparison.
 func ExampleConversation_Transcript() {
-	t := &shown{} // in a test its *testing.T
+	t := &shown{} // the test's *testing.T
 	defer t.end()
 	model := agenttest.NewModel(
 		agenttest.Call("weather", city{}),
@@ -95,9 +94,9 @@ func ExampleConversation_Transcript() {
 	//   weather({"city":"Kiel"}) = "rain"
 }
 
-// The process dies at each write that there is, and the guest notices nothing.
+// The process crashes at each write, and the reply is the same.
 func ExampleHost_CrashAtWrite() {
-	_ = func(t *testing.T) { // func TestConciergeOutlivesCrashes(t *testing.T)
+	_ = func(t *testing.T) { // func TestConciergeSurvivesCrashes(t *testing.T)
 		for n := range 8 {
 			synctest.Test(t, func(t *testing.T) {
 				model := agenttest.NewModel(agenttest.Call("weather", city{"Kiel"}), agenttest.Say("Take an umbrella."))
@@ -111,9 +110,9 @@ func ExampleHost_CrashAtWrite() {
 	}
 }
 
-// A new version of the program goes on with the conversations of the one before.
+// A new version of the program continues existing conversations.
 func ExampleHost_Restart() {
-	t := &shown{} // in a test its *testing.T
+	t := &shown{} // the test's *testing.T
 	defer t.end()
 	model := agenttest.NewModel(agenttest.Say("Good morning."), agenttest.Say("Welcome back."))
 	h := agenttest.New(t, newConcierge(), &agenttest.Options{Model: model})
@@ -129,9 +128,9 @@ func ExampleHost_Restart() {
 	// assistant: Welcome back.
 }
 
-// A vendor refuses, and the fallback answers.
+// A provider fails, and the fallback model answers.
 func ExampleFail() {
-	t := &shown{} // in a test its *testing.T
+	t := &shown{} // the test's *testing.T
 	defer t.end()
 	broke := agenttest.NewModel(agenttest.Fail(&providers.Error{Kind: providers.KindQuota}))
 	spare := agenttest.NewModel(agenttest.Say("I am the spare."))
@@ -143,9 +142,9 @@ func ExampleFail() {
 	// I am the spare.
 }
 
-// A model that is a function answers what it is asked; a test looks at what that was.
+// A model can be a function of the request, which the test can inspect.
 func ExampleModelFunc() {
-	t := &shown{} // in a test its *testing.T
+	t := &shown{} // the test's *testing.T
 	defer t.end()
 	model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
 		return agenttest.Say(strings.ToUpper(r.Last()))

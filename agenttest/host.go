@@ -21,49 +21,47 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// DefaultPatience is how long a test waits for a reply.
+// DefaultPatience is the default timeout for a reply.
 const DefaultPatience = 30 * 24 * time.Hour
 
-// Options are the optional parts of a [Host]. Nil and every zero field mean the defaults.
+// Options are the optional parts of a [Host]. Nil and zero fields select the defaults.
 type Options struct {
-	// Model answers the calls of all models that Models does not name. Nil is one that has no
-	// answers.
+	// Model answers the calls of all models that Models does not list. Nil is a model without answers.
 	Model *Model
-	// Models answer the calls of single models, by what agents name: "openai/gpt-5". Only models
-	// that agents name, and these, exist.
+	// Models lists models by the name that agents use, such as "openai/gpt-5". Only these models and
+	// those that agents name exist.
 	Models map[string]*Model
-	// Workflows are served beside the agents.
+	// Workflows are served in addition to the agents.
 	Workflows []agent.AnyWorkflow
-	// Patience bounds what the methods of a Host wait for. Zero is [DefaultPatience]: much, as it
-	// is virtual in a bubble, and outside of one the test's own time-out comes first.
+	// Patience is the timeout of the methods of a Host. Zero is [DefaultPatience]. The default is long
+	// because time is virtual in a bubble; outside of one the timeout of the test comes first.
 	Patience time.Duration
-	// Runtime are options of the runtime, such as bounds and pauses. Agents, Providers,
-	// Cluster and Logger are the Host's.
+	// Runtime configures the runtime, such as limits and delays. The Host sets Agents, Providers,
+	// Cluster and Logger.
 	Runtime actors.Options
-	// Logger gets what operators need to know. Nil writes warnings and errors to the log of
-	// the test.
+	// Logger receives the log of the runtime. Nil writes warnings and errors to the log of the test.
 	Logger *slog.Logger
 }
 
-// Host is a server of agents that lives in a test.
+// Host is a server of agents within a test.
 type Host struct {
 	t      testing.TB
 	opts   Options
 	agents []*agent.Agent
 	store  *local.Store
 
-	lives sync.WaitGroup // processes, and what starts them
+	processes sync.WaitGroup // processes and the goroutines that start them
 
 	mu     sync.Mutex
-	now    *process // that serves; nil only before the first
-	left   int      // writes until it crashes; 0 is never
+	now    *process // the serving process; nil only before the first
+	left   int      // writes until the crash; 0 for none
 	closed bool
 	events []observability.Event
-	seen   map[string]bool // their ids
+	seen   map[string]bool // ids of events
 }
 
-// New returns a host that serves agents until the test ends. A wrong definition fails the test. In a
-// bubble of testing/synctest, call it inside of the bubble.
+// New returns a host that serves agents until the test ends. An invalid definition fails the test. If
+// the test uses a bubble of testing/synctest, call New inside of it.
 func New(t testing.TB, agents []*agent.Agent, o *Options) *Host {
 	t.Helper()
 	h := &Host{t: t, agents: agents, store: local.NewMemory(), seen: map[string]bool{}}
@@ -84,7 +82,7 @@ func New(t testing.TB, agents []*agent.Agent, o *Options) *Host {
 	return h
 }
 
-// start makes the next process and waits until it serves.
+// start starts the next process and waits until it serves.
 func (h *Host) start() error {
 	p, err := newProcess(h)
 	if err != nil {
@@ -97,7 +95,7 @@ func (h *Host) start() error {
 		return nil
 	}
 	h.now = p
-	h.lives.Go(p.run)
+	h.processes.Go(p.run)
 	h.mu.Unlock()
 	select {
 	case <-p.runtime.Ready():
@@ -107,7 +105,7 @@ func (h *Host) start() error {
 	}
 }
 
-// close ends the host in an orderly way.
+// close shuts the host down.
 func (h *Host) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -116,45 +114,44 @@ func (h *Host) close() {
 	if p != nil {
 		h.end(p)
 	}
-	h.lives.Wait()
-	time.Sleep(2 * time.Millisecond) // The actor system's count of dead letters ends by itself, within one.
+	h.processes.Wait()
+	time.Sleep(2 * time.Millisecond) // The actor system's dead-letter counter stops by itself within this time.
 	if err := h.store.Close(); err != nil {
 		h.t.Error(err)
 	}
 }
 
-// end stops a process in an orderly way.
+// end shuts a process down.
 func (h *Host) end(p *process) {
 	p.handler.Drain()
 	p.stop()
 	<-p.ended
-	if p.err != nil && !p.dead.Load() {
-		h.t.Errorf("the runtime ended: %v", p.err)
+	if p.err != nil && !p.crashed.Load() {
+		h.t.Errorf("runtime stopped: %v", p.err)
 	}
 }
 
-// current is the process that serves now.
 func (h *Host) current() *process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// Runtime is that of the process that serves now. After a crash it is another.
+// Runtime returns the runtime of the current process. It changes with each crash or restart.
 func (h *Host) Runtime() *actors.Runtime { return h.current().runtime }
 
-// Crash ends the process where it stands, as kill -9 does, and starts the next one over what was
-// written. It may be called from a tool or a model, whose context ends.
+// Crash kills the process, as kill -9 does, and starts the next one over the same store. A tool or a
+// model may call it; its context is then canceled.
 func (h *Host) Crash() {
 	h.t.Helper()
-	h.current().die()
+	h.current().kill()
 	if err := h.start(); err != nil {
-		h.t.Errorf("start after a crash: %v", err)
+		h.t.Errorf("start after crash: %v", err)
 	}
 }
 
-// CrashAtWrite lets the process crash when it has written n more times, 1 or more, and starts the
-// next one. A loop over n visits every state that a crash can leave behind.
+// CrashAtWrite crashes the process after n more writes, at least 1, and starts the next one. A loop
+// over n covers every state that a crash can leave in the store.
 func (h *Host) CrashAtWrite(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,33 +168,33 @@ func (h *Host) wrote(p *process) {
 	if h.left--; h.left > 0 {
 		return
 	}
-	p.die()
-	h.lives.Go(func() {
+	p.kill()
+	h.processes.Go(func() {
 		if err := h.start(); err != nil {
-			h.t.Errorf("start after a crash: %v", err)
+			h.t.Errorf("start after crash: %v", err)
 		}
 	})
 }
 
-// Restart ends the process in an orderly way and starts the next one.
+// Restart shuts the process down and starts the next one.
 func (h *Host) Restart() {
 	h.t.Helper()
 	h.end(h.current())
 	if err := h.start(); err != nil {
-		h.t.Fatalf("start again: %v", err)
+		h.t.Fatalf("restart: %v", err)
 	}
 }
 
-// Events are the durable observability events so far, in the order in which they were exported, each
-// once: the ends of turns and tools, settlements. They come up to a second after what they tell of, and
-// up to a minute after it if the process ended in between.
+// Events returns the durable observability events so far, each once, in the order of their export:
+// ends of turns and tool calls, settlements. The delay is up to a second, or a minute if the process
+// ended in between.
 func (h *Host) Events() []observability.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events)
 }
 
-// Conversation is a conversation of an agent, which begins with its first message.
+// Conversation returns a conversation of an agent. Its first message creates it.
 func (h *Host) Conversation(agentName, id string) *Conversation {
 	h.t.Helper()
 	c, err := client.New(client.JoinID("http://"+origin+mountOf(agentName), id), &client.Options{
@@ -209,15 +206,14 @@ func (h *Host) Conversation(agentName, id string) *Conversation {
 	return &Conversation{Conversation: c, host: h, at: conversation.Address{Agent: agentName, ID: id}}
 }
 
-// patient bounds a wait.
-func (h *Host) patient() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(h.t.Context(), h.opts.Patience, errors.New("nothing came within Options.Patience"))
+func (h *Host) waitContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(h.t.Context(), h.opts.Patience, errors.New("timeout of Options.Patience"))
 }
 
-// DeadLetters returns what refers to the posts that were given up, by conversation and post.
+// DeadLetters returns the dead letters, sorted by conversation and post.
 func (h *Host) DeadLetters() (letters []storage.DeadLetter) {
 	h.t.Helper()
-	ctx, cancel := h.patient()
+	ctx, cancel := h.waitContext()
 	defer cancel()
 	if err := storage.EachDeadLetter(ctx, h.store, func(l storage.DeadLetter, err error) error {
 		letters = append(letters, l)

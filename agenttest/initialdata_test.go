@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/client"
 )
 
-// TestInitialData reads what a conversation began with where an author's code runs, and has it refused
-// where it is of another type.
+// TestInitialData reads the initial data in each callback of the author, and rejects data of another
+// type.
 func TestInitialData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := agent.NewInitialData[place](nil)
@@ -42,7 +42,7 @@ func TestInitialData(t *testing.T) {
 		c := h.Conversation("concierge", "1")
 		for _, wrong := range []any{nil, map[string]any{"city": 7}, map[string]any{"city": "Bergen", "country": "Norway"}} {
 			if _, err := c.Settle(client.Message{Body: "Hello", InitialData: wrong}); err == nil || !strings.Contains(err.Error(), "initialData: ") {
-				t.Errorf("begun with %v: %v", wrong, err)
+				t.Errorf("initial data %v: got error %v", wrong, err)
 			}
 		}
 		if _, err := c.Settle(client.Message{Body: "Hello", InitialData: place{"Bergen"}}); err != nil {
@@ -53,11 +53,11 @@ func TestInitialData(t *testing.T) {
 		defer mu.Unlock()
 		for _, where := range []string{"tool", "instructions", "DeliveryStarted", "ResponseFinished", "Settled"} {
 			if seen[where] != "Bergen" {
-				t.Errorf("%s has read %q", where, seen[where])
+				t.Errorf("%s: got %q", where, seen[where])
 			}
 		}
 		if _, err := begin.Get(t.Context()); !errors.Is(err, agent.ErrNoInitialData) {
-			t.Errorf("outside: %v", err)
+			t.Errorf("outside of a callback: got error %v", err)
 		}
 	})
 }

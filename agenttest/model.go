@@ -15,66 +15,67 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Answer is what a model answers to one call. The zero Answer is an empty reply, after which the model is asked once more.
+// Answer is a model's response to one call. The zero Answer is an empty reply, after which the runtime
+// calls the model once more.
 type Answer struct {
-	// Delay is how long the model takes before it says anything.
+	// Delay is the time before the first output.
 	Delay time.Duration
-	// Reasoning, Text and Calls are what it says, in this order.
+	// Reasoning, Text and Calls are the output, in this order.
 	Reasoning, Text string
-	// Pace is how long it takes to say a word of Text. Zero says all of it at once.
+	// Pace is the time per word of Text. If zero, the text is one piece.
 	Pace time.Duration
-	// Calls are the tools that it calls.
+	// Calls are the tool calls.
 	Calls []ToolCall
-	// Err ends the answer after what was said: a [*providers.Error] says by its kind whether the
-	// call is repeated, any other error fails for good.
+	// Err ends the answer after the output. The kind of a [*providers.Error] decides whether the
+	// runtime retries; any other error is permanent.
 	Err error
-	// Stalls lets it say no more after that, and not end.
+	// Stalls keeps the stream open after the output.
 	Stalls bool
-	// StopReason is why it ends. Zero is [providers.StopStop], or StopToolUse with Calls.
+	// StopReason defaults to [providers.StopStop], or StopToolUse with Calls.
 	StopReason providers.StopReason
-	// Usage is what the call is counted as. Zero is a token for each word said.
+	// Usage is the usage of the call. Zero is one token per word.
 	Usage providers.Usage
-	// Then, if it is set, makes the answer of what the model is asked, in place of all this.
+	// Then, if set, computes the answer from the request. Other fields are ignored.
 	Then func(Request) Answer
 }
 
-// ToolCall is a call of a tool by a model.
+// ToolCall is a tool call of a model.
 type ToolCall struct {
 	Name string
 	// Arguments are encoded as JSON. Nil is {}.
 	Arguments any
 }
 
-// Say answers with a text.
+// Say returns an answer with a text.
 func Say(text string) Answer { return Answer{Text: text} }
 
-// Call calls one tool. The arguments are encoded as JSON; nil is {}.
+// Call returns an answer with one tool call. The arguments are encoded as JSON; nil is {}.
 func Call(tool string, arguments any) Answer {
 	return Answer{Calls: []ToolCall{{tool, arguments}}}
 }
 
-// Fail fails the call of the model: with a [*providers.Error] of a kind such as
-// [providers.KindOverloaded] it is repeated.
+// Fail returns an answer that fails. The runtime retries a [*providers.Error] of a kind such as
+// [providers.KindOverloaded].
 func Fail(err error) Answer { return Answer{Err: err} }
 
-// Stall never answers.
+// Stall returns an answer that never ends.
 func Stall() Answer { return Answer{Stalls: true} }
 
-// Request is what a model was asked.
+// Request is a call of a model.
 type Request struct {
-	// Model is what the agent names it by: "openai/gpt-5".
+	// Model is the name that the agent uses, such as "openai/gpt-5".
 	Model string
-	// System, Messages and Tools are what it was shown, as [providers.Request] has them.
+	// System, Messages and Tools are the input, as in [providers.Request].
 	System   string
 	Messages []providers.Message
 	Tools    []providers.Tool
-	// ThinkingLevel is how much it may reason, and Generation how it writes; MaxOutputTokens
-	// are the model's own where the agent sets none.
+	// ThinkingLevel, Generation and MaxOutputTokens are the settings of the call. MaxOutputTokens is
+	// the model's own maximum unless the agent sets one.
 	ThinkingLevel providers.ThinkingLevel
 	Generation    agent.Generation
 }
 
-// Last is the text of the last message, or that of the results of tools.
+// Last returns the text of the last message, or of the last tool results.
 func (r Request) Last() string {
 	if len(r.Messages) == 0 {
 		return ""
@@ -95,10 +96,9 @@ func (r Request) Last() string {
 	return strings.Join(out, "\n")
 }
 
-// Model answers calls with what the test has told it to, one after the other. A call that comes again
-// because of a crash is answered as before it, from where the answer was cut off: a test need not know
-// what was recorded. A call for which there is no answer fails the test. Its methods may be called from
-// any goroutine.
+// Model answers calls with a list of answers, in order. A call that is repeated because of a crash
+// gets the same answer again, from the point where it was interrupted, so a test need not know what
+// was recorded. A call without an answer fails the test. Methods are safe for concurrent use.
 type Model struct {
 	mu      sync.Mutex
 	answers []Answer
@@ -108,18 +108,18 @@ type Model struct {
 	always  func(Request) Answer
 }
 
-// givenTo is an answer to a question, and who asked.
+// givenTo is an answer to a question and the process that asked it.
 type givenTo struct {
 	answer int
 	asker  *process
 }
 
-// NewModel returns a model that gives these answers in this order.
+// NewModel returns a model with a list of answers.
 func NewModel(answers ...Answer) *Model {
 	return &Model{answers: answers, before: map[string]givenTo{}}
 }
 
-// ModelFunc returns a model whose answer to a call is that of answer, which may be called concurrently.
+// ModelFunc returns a model that calls answer for each request, possibly concurrently.
 func ModelFunc(answer func(Request) Answer) *Model { return &Model{always: answer} }
 
 // Add appends answers.
@@ -129,21 +129,21 @@ func (m *Model) Add(answers ...Answer) {
 	m.answers = append(m.answers, answers...)
 }
 
-// Requests are the calls so far, those included that were repeated or cut off.
+// Requests returns the calls so far, including retries and interrupted ones.
 func (m *Model) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.asked)
 }
 
-// Left is how many answers nobody has asked for.
+// Left returns the number of unused answers.
 func (m *Model) Left() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.answers) - m.given
 }
 
-// next returns the answer to a request of a process in one of its conversations.
+// next returns the answer to a request of a process, in one of its conversations.
 func (m *Model) next(p *process, session string, r Request) Answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,12 +155,12 @@ func (m *Model) next(p *process, session string, r Request) Answer {
 	question = session + question
 	g, again := m.before[question]
 	switch {
-	case again && g.asker != p: // It was asked before a crash.
+	case again && g.asker != p: // the question was asked before a crash
 	case m.given < len(m.answers):
 		g.answer = m.given
 		m.given++
 	default:
-		err := fmt.Errorf("model %s has given its %d answers and is asked %.200q", r.Model, len(m.answers), r.Last())
+		err := fmt.Errorf("model %s has no answer after %d: got request %.200q", r.Model, len(m.answers), r.Last())
 		p.host.t.Error(err)
 		return Fail(err)
 	}
@@ -173,10 +173,10 @@ func (m *Model) next(p *process, session string, r Request) Answer {
 	return a
 }
 
-// api is the slug of the protocol that all models of a host speak.
+// api is the slug of the protocol of all models.
 const api = "agenttest"
 
-// newRegistry makes the providers of what the agents and the options name.
+// newRegistry returns the providers of the models that the agents and the options name.
 func (p *process) newRegistry() (*providers.Registry, error) {
 	h := p.host
 	r := providers.NewRegistry(nil)
@@ -201,7 +201,7 @@ func (p *process) newRegistry() (*providers.Registry, error) {
 	return r, nil
 }
 
-// name collects the models that an agent and its subagents name.
+// name collects the model names of an agent and its subagents.
 func name(a *agent.Agent, specs map[string]bool) {
 	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
 		if spec != "" {
@@ -213,10 +213,9 @@ func name(a *agent.Agent, specs map[string]bool) {
 	}
 }
 
-// protocol is how the runtime asks the models.
+// protocol implements [providers.Protocol] over the scripted models.
 type protocol struct{ *process }
 
-// Stream implements providers.Protocol.
 func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return providers.NewStream(ctx, m, func(out *providers.Assembler) error {
 		spec := m.Provider + "/" + m.ID
@@ -228,7 +227,7 @@ func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.R
 		r.Generation = agent.Generation{
 			Temperature: o.Temperature, MaxOutputTokens: o.MaxTokens, StopSequences: o.Stop, ToolChoice: agent.ToolChoice(o.ToolChoice),
 		}
-		if p.dead.Load() {
+		if p.crashed.Load() {
 			return context.Canceled
 		}
 		a := model.next(p.process, o.SessionID, r)
@@ -239,7 +238,7 @@ func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.R
 	})
 }
 
-// say gives the answer.
+// say streams the answer.
 func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
 	if err := pass(ctx, a.Delay); err != nil {
 		return err
@@ -263,7 +262,7 @@ func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
 	for i, c := range a.Calls {
 		arguments, err := json.Marshal(c.Arguments)
 		if err != nil {
-			return fmt.Errorf("arguments of a call of %s: %w", c.Name, err)
+			return fmt.Errorf("encode arguments of call %s: %w", c.Name, err)
 		}
 		if c.Arguments == nil {
 			arguments = []byte("{}")
@@ -286,7 +285,7 @@ func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
 	return nil
 }
 
-// pass lets time pass, unless ctx ends first.
+// pass sleeps, unless ctx ends first.
 func pass(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -18,14 +18,13 @@ type verdict struct {
 	Score float64 `json:"score" jsonschema:"from 0 to 1"`
 }
 
-// TestOutput: a reply comes to a value of the type that the agent asks for.
 func TestOutput(t *testing.T) {
 	good := map[string]any{"spam": true, "score": 0.9}
 	for _, tc := range []struct {
 		name    string
 		output  *agent.Schema
 		answers []agenttest.Answer
-		want    string // its JSON, or the code of the failure
+		want    string // JSON of the output, or the code of the failure
 	}{
 		{"at once", agent.SchemaFor[verdict](), []agenttest.Answer{agenttest.Call(agent.FinishTool, good)}, `{"score":0.9,"spam":true}`},
 		{"wrong first", agent.SchemaFor[verdict](), []agenttest.Answer{
@@ -47,21 +46,21 @@ func TestOutput(t *testing.T) {
 					got = string(failed.Err.Type)
 				}
 				if got != tc.want || model.Left() != 0 {
-					t.Errorf("came to %s, want %s; %d answers are left", got, tc.want, model.Left())
+					t.Errorf("got %s, want %s; %d answers are unused", got, tc.want, model.Left())
 				}
 			})
 		})
 	}
 }
 
-// TestOutputOfASubagent is the result of its task. Who ends without it is reminded, once, whatever
-// crashes.
+// TestOutputOfASubagent verifies that the output is the result of the task. A subagent that ends
+// without an output is reminded once, also over crashes.
 func TestOutputOfASubagent(t *testing.T) {
 	given := agenttest.Call(agent.FinishTool, verdict{true, 0.5})
 	for name, tc := range map[string]struct {
 		answers []agenttest.Answer
 		want    string
-		writes  int // before a crash at each of which it is the same
+		writes  int // writes before the crash
 	}{
 		"at once":  {[]agenttest.Answer{given}, `{"score":0.5,"spam":true}`, 0},
 		"reminded": {[]agenttest.Answer{agenttest.Say("It is spam."), given}, `{"score":0.5,"spam":true}`, 9},
@@ -82,21 +81,22 @@ func TestOutputOfASubagent(t *testing.T) {
 				c := h.Conversation("filter", "1")
 				c.Ask("Win a prize")
 				if got := c.Transcript(); !strings.Contains(got, "= "+tc.want) && !strings.Contains(got, "= \""+tc.want) || strings.Contains(got, "still missing") {
-					t.Errorf("%s, crash %d: the transcript is %s", name, crash, got)
+					t.Errorf("%s, crash %d: got transcript %s", name, crash, got)
 				}
-				var results []string // and what a reply that was cut off goes on with
+				var results []string // also of the continuation of an interrupted reply
 				for _, r := range models["openai/gpt-5"].Requests() {
 					results = append(results, r.Last())
 				}
 				if !slices.Contains(results, tc.want) || models["openai/small"].Left() != 0 {
-					t.Errorf("%s, crash %d: the parent is shown %q", name, crash, results)
+					t.Errorf("%s, crash %d: got results %q for the parent", name, crash, results)
 				}
 			})
 		}
 	}
 }
 
-// TestOutputOverCrashes at every write: neither the reminder nor the output is lost, or counts twice.
+// TestOutputOverCrashes crashes at each write: the reminder and the output are neither lost nor
+// duplicated.
 func TestOutputOverCrashes(t *testing.T) {
 	for n := 1; n < sample.Of(8, 3); n++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestOutputOverCrashes(t *testing.T) {
 			h.CrashAtWrite(n)
 			reply, err := h.Conversation("filter", "1").Settle(client.Message{Body: "Win a prize"})
 			if err != nil || string(reply.Output) != `{"score":1,"spam":true}` {
-				t.Errorf("crash at write %d: came to %s, %v", n, reply.Output, err)
+				t.Errorf("crash at write %d: got %s, %v", n, reply.Output, err)
 			}
 		})
 	}

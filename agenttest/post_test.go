@@ -21,10 +21,10 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// ledger is a target that fails as often as it is told to, and keeps what it was given.
+// ledger is a target that records posts and fails on demand.
 type ledger struct {
 	mu    sync.Mutex
-	fails func(p outbox.Post) error // nil takes all
+	fails func(p outbox.Post) error // nil accepts all
 	posts []outbox.Post
 	tries []time.Time
 }
@@ -42,7 +42,8 @@ func (l *ledger) Deliver(_ context.Context, p outbox.Post) error {
 	return nil
 }
 
-// got returns the bodies in the order in which they came first, shortened to what a test looks for.
+// got returns the bodies in order of their first delivery, reduced to the first of the words that they
+// contain.
 func (l *ledger) got(words ...string) (first []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ func withLedger(l outbox.Target) actors.Options {
 	return actors.Options{Outbox: outbox.Routes{Targets: map[string]outbox.Target{"ledger": l}}}
 }
 
-// paying calls the tool and says that it has.
+// paying returns a model that calls the tool and then reports it.
 func paying() *agenttest.Model {
 	return agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
 		if strings.Contains(viewOf(r), "paid") {
@@ -86,8 +87,9 @@ func paying() *agenttest.Model {
 	})
 }
 
-// TestPostOverCrashes at every write of a conversation that posts twice and whose settlement is told, to
-// a target that fails now and then: all three come, in order, and of each every delivery under one id.
+// TestPostOverCrashes crashes at each write of a conversation with two posts and a settlement notice,
+// to a target that fails now and then. All three arrive in order, and all deliveries of one have the
+// same id.
 func TestPostOverCrashes(t *testing.T) {
 	for n := range sample.Of(24, 3) {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,20 +105,20 @@ func TestPostOverCrashes(t *testing.T) {
 			if n > 0 {
 				h.CrashAtWrite(n)
 			}
-			if reply := h.Conversation("desk", "d").Ask("Pay."); !strings.HasPrefix(reply.Text, "Paid.") { // perhaps twice, if it was cut off
-				t.Errorf("crash at write %d: %q", n, reply.Text)
+			if reply := h.Conversation("desk", "d").Ask("Pay."); !strings.HasPrefix(reply.Text, "Paid.") { // twice if the reply was interrupted
+				t.Errorf("crash at write %d: got %q", n, reply.Text)
 			}
 			time.Sleep(time.Hour)
 			if got, want := l.got(`"paid":1`, `"paid":2`, "submission.settled"), []string{`"paid":1`, `"paid":2`, "submission.settled"}; !slices.Equal(got, want) {
-				t.Errorf("crash at write %d: the ledger has %q", n, got)
+				t.Errorf("crash at write %d: got posts %q", n, got)
 			}
 		})
 	}
 }
 
-// TestAllKindsOfWaitingOverCrashes at every write of a run that asks another agent, waits for a
-// signal, sleeps and posts: each happens once, in order.
-func TestAllKindsOfWaitingOverCrashes(t *testing.T) {
+// TestAllWaitsOverCrashes crashes at each write of a run that asks another agent, waits for a
+// signal, sleeps and posts. Each happens once, in order.
+func TestAllWaitsOverCrashes(t *testing.T) {
 	all := agent.NewTool("pay", "Pays after questions.", func(ctx context.Context, _ struct{}) (string, error) {
 		reply, err := agent.Ask(ctx, conversation.Address{Agent: "expert", ID: "e"}, agent.Text("How much?"), nil)
 		if err != nil {
@@ -158,18 +160,18 @@ func TestAllKindsOfWaitingOverCrashes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if reply, err := c.Wait(t.Context(), receipt); err != nil || !strings.HasSuffix(reply.Text, "Paid.") {
-				t.Errorf("crash at write %d: %+v, %v", n, reply, err)
+				t.Errorf("crash at write %d: got %+v, %v", n, reply, err)
 			}
 			time.Sleep(time.Hour)
 			if got := l.got(); !slices.Equal(got, []string{`"seven approved true"`}) {
-				t.Errorf("crash at write %d: the ledger has %q", n, got)
+				t.Errorf("crash at write %d: got posts %q", n, got)
 			}
 		})
 	}
 }
 
-// TestDeadLetter: a target that is away for longer than a day gets nothing any more of what was posted
-// before, until somebody sends it again; what comes after is delivered, in order.
+// TestDeadLetter verifies that posts to a target that is down for more than a day become dead letters,
+// until an operator sends them again. Later posts are delivered in order.
 func TestDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, away := &ledger{}, true
@@ -190,16 +192,16 @@ func TestDeadLetter(t *testing.T) {
 		l.mu.Lock()
 		away = false
 		if took := l.tries[8].Sub(l.tries[0]); took < 20*time.Hour || took > 24*time.Hour {
-			t.Errorf("it was tried for %v", took)
+			t.Errorf("got retries for %v", took)
 		}
 		l.mu.Unlock()
 		time.Sleep(26 * time.Hour)
 		if got := l.got(`"paid":1`, `"paid":2`); !slices.Equal(got, []string{`"paid":2`}) {
-			t.Errorf("when the target is back it has %q", got)
+			t.Errorf("after the outage: got posts %q", got)
 		}
 		letters := h.DeadLetters()
 		if len(letters) != 1 || letters[0].Target != "ledger" || letters[0].Attempts != 9 || letters[0].Reason != "it answered 503" {
-			t.Fatalf("the letters are %+v", letters)
+			t.Fatalf("got dead letters %+v", letters)
 		}
 		again := func(post conversation.PostID, batch int64) error {
 			_, err := c.Send(t.Context(), client.PostAgain(post, batch))
@@ -207,7 +209,7 @@ func TestDeadLetter(t *testing.T) {
 		}
 		for batch, post := range map[int64]conversation.PostID{letters[0].Seq: "post_x", -1: letters[0].Post, 1 << 40: letters[0].Post, math.MaxInt64: letters[0].Post} {
 			if err := again(post, batch); err == nil || !strings.Contains(err.Error(), "invalid_request") {
-				t.Errorf("a post that there is not, batch %d: %v", batch, err)
+				t.Errorf("unknown post, batch %d: got error %v", batch, err)
 			}
 		}
 		if err := again(letters[0].Post, letters[0].Seq); err != nil {
@@ -215,18 +217,18 @@ func TestDeadLetter(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if got := l.got(`"paid":1`, `"paid":2`); !slices.Equal(got, []string{`"paid":2`, `"paid":1`}) {
-			t.Errorf("after it was sent again the target has %q", got)
+			t.Errorf("after the dead letter was sent again: got posts %q", got)
 		}
 		if s := h.Runtime().Status().Posts; s.Delivered == 0 {
-			t.Errorf("counts %+v", s)
+			t.Errorf("got counts %+v", s)
 		}
 	})
 }
 
-// TestPostErrors of what cannot be posted; nothing of it is left.
+// TestPostErrors verifies that invalid posts fail and leave nothing behind.
 func TestPostErrors(t *testing.T) {
 	if _, err := agent.Post(context.Background(), agent.Outgoing{Target: "ledger"}); !errors.Is(err, agent.ErrNoOutbox) {
-		t.Errorf("outside of a tool: %v", err)
+		t.Errorf("outside of a tool: got error %v", err)
 	}
 	for name, c := range map[string]struct {
 		o    agent.Outgoing
@@ -251,13 +253,14 @@ func TestPostErrors(t *testing.T) {
 			time.Sleep(time.Minute)
 			var post *agent.PostError
 			if !errors.As(got, &post) || !strings.Contains(got.Error(), c.want) || len(l.got()) > 0 {
-				t.Errorf("%s: %v, the ledger has %q", name, got, l.got())
+				t.Errorf("%s: got %v and posts %q", name, got, l.got())
 			}
 		})
 	}
 }
 
-// TestLongOutage: what waits behind others has its day, too. Then the next failure is its last.
+// TestLongOutage verifies that a queued post is retried for a full day, too, and then becomes a dead
+// letter at the next failure.
 func TestLongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{fails: func(outbox.Post) error { return errors.New("never") }}
@@ -266,16 +269,16 @@ func TestLongOutage(t *testing.T) {
 		h.Conversation("desk", "d").Ask("Pay.")
 		time.Sleep(30 * time.Hour)
 		if letters := h.DeadLetters(); len(letters) != 3 {
-			t.Errorf("after a day and some hours there are %d dead letters: %+v", len(letters), letters)
+			t.Errorf("after a day and some hours: got %d dead letters: %+v", len(letters), letters)
 		}
 		if s := h.Runtime().Status(); s.Suspended != 0 || s.Posts.GivenUp != 3 {
-			t.Errorf("%d wait, counts %+v", s.Suspended, s.Posts)
+			t.Errorf("got %d suspended, counts %+v", s.Suspended, s.Posts)
 		}
 	})
 }
 
-// TestNotifyOfASender: who sends a message names who is told of its settlement; of a target that there is
-// not nothing is admitted.
+// TestNotifyOfASender verifies that the sender of a message names the target of the settlement notice.
+// A message with an unknown target is not admitted.
 func TestNotifyOfASender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{}
@@ -287,10 +290,10 @@ func TestNotifyOfASender(t *testing.T) {
 			"legder": "opens no such target", "https://example.com": "opens no such target", strings.Repeat("x", 2000): "has more than 1024 bytes",
 		} {
 			if _, err := c.Send(t.Context(), client.Message{Body: "?", Notify: target}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "invalid_request") {
-				t.Errorf("%.20q: %v", target, err)
+				t.Errorf("target %.20q: got error %v", target, err)
 			}
 		}
-		for range 2 { // a second time under one key
+		for range 2 { // the second one is a duplicate
 			if reply, err := c.Settle(client.Message{Body: "?", Notify: "ledger", Key: "k"}); err != nil || reply.Text != "Yes." {
 				t.Errorf("%+v, %v", reply, err)
 			}
@@ -300,13 +303,13 @@ func TestNotifyOfASender(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if got := l.got(`"text":"Yes."`); !slices.Equal(got, []string{`"text":"Yes."`, `"text":"Yes."`}) {
-			t.Errorf("the ledger has %q", got)
+			t.Errorf("got posts %q", got)
 		}
 	})
 }
 
-// TestFullOutbox: what is not delivered is bounded, and who posts learns of it. What makes room for a notice is the
-// oldest that has failed, and nothing of another target that has failed once.
+// TestFullOutbox verifies that undelivered posts are limited, and that the author's code gets an
+// error. A notice evicts the oldest failing post, and never one of a target that has failed once.
 func TestFullOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got error
@@ -334,11 +337,11 @@ func TestFullOutbox(t *testing.T) {
 		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: actors.Options{Outbox: outbox.Routes{Targets: targets}}})
 		h.Conversation("desk", "d").Ask("Pay.")
 		if !errors.Is(got, agent.ErrOutboxFull) || sent != conversation.MaxPosts {
-			t.Errorf("after %d posts: %v", sent, got)
+			t.Errorf("after %d posts: got %v", sent, got)
 		}
 		time.Sleep(time.Minute)
 		if letters := h.DeadLetters(); len(letters) != 1 || letters[0].Target != "ledger" || len(office.got()) != 1 {
-			t.Errorf("given up is %+v, the office has %q", letters, office.got())
+			t.Errorf("got dead letters %+v and posts %q", letters, office.got())
 		}
 	})
 }

@@ -15,41 +15,41 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// quiet is the time between two signs of life, which nobody misses on the way to here: virtual days
-// have few of them.
+// quiet is the interval of heartbeats. It is long because no node here misses one, and virtual days
+// would have many.
 const quiet = time.Hour
 
-// process is one life of a host's server.
+// process is one incarnation of a host's server.
 type process struct {
 	host    *Host
 	runtime *actors.Runtime
 	handler *parleyhttp.Handler
-	dead    atomic.Bool // it has crashed: what is left of it in memory reaches nothing
+	crashed atomic.Bool // crashed: remaining goroutines reach nothing
 
-	life   context.Context // of its connections
-	cut    context.CancelFunc
-	during context.Context // of Run
-	stop   context.CancelFunc
-	ended  chan struct{}
-	err    error // of Run, once ended is closed
+	connCtx     context.Context // context of its connections
+	cancelConns context.CancelFunc
+	runCtx      context.Context // context of Run
+	stop        context.CancelFunc
+	ended       chan struct{}
+	err         error // error of Run, once ended is closed
 }
 
 func newProcess(h *Host) (*process, error) {
 	p := &process{host: h, ended: make(chan struct{})}
-	p.life, p.cut = context.WithCancel(context.Background())
-	p.during, p.stop = context.WithCancel(context.Background())
+	p.connCtx, p.cancelConns = context.WithCancel(context.Background())
+	p.runCtx, p.stop = context.WithCancel(context.Background())
 	o := h.opts.Runtime
 	o.Agents, o.Cluster, o.SweepEvery = slices.Clone(h.agents), nil, cmp.Or(o.SweepEvery, quiet)
 	for _, w := range h.opts.Workflows {
 		o.Agents = append(o.Agents, w.Definition())
 	}
-	o.Logger = slog.New(mortal{h.opts.Logger.Handler(), &p.dead})
+	o.Logger = slog.New(muted{h.opts.Logger.Handler(), &p.crashed})
 	o.Events.Sinks = append(slices.Clone(o.Events.Sinks), recorder{p})
 	var err error
 	if o.Providers, err = p.newRegistry(); err != nil {
 		return nil, err
 	}
-	if p.runtime, err = actors.New(storagetest.Through(h.store, p.carry), &o); err != nil {
+	if p.runtime, err = actors.New(storagetest.Through(h.store, p.intercept), &o); err != nil {
 		return nil, err
 	}
 	var mounts []parleyhttp.Mount
@@ -66,60 +66,57 @@ func mountOf(agentName string) string { return "/agents/" + agentName }
 
 func (p *process) run() {
 	defer close(p.ended)
-	defer p.cut()
-	p.err = p.runtime.Run(p.during)
+	defer p.cancelConns()
+	p.err = p.runtime.Run(p.runCtx)
 }
 
-// die lets nothing through any more, and what is left in memory end by itself.
-func (p *process) die() {
-	p.dead.Store(true)
-	p.cut()
+// kill cuts the process off from its store and its connections; its goroutines end by themselves.
+func (p *process) kill() {
+	p.crashed.Store(true)
+	p.cancelConns()
 	p.stop()
 }
 
-// carry brings what the process does to its store.
-func (p *process) carry(ctx context.Context, c *storagetest.Call) error {
-	if p.dead.Load() {
+// intercept forwards a call of the process to its store, unless the process has crashed.
+func (p *process) intercept(ctx context.Context, c *storagetest.Call) error {
+	if p.crashed.Load() {
 		return &storage.Error{Op: c.Method, Key: c.Key, Kind: storage.ErrRefused}
 	}
 	err := c.Do(ctx)
 	if err == nil && c.Method != "GET" && c.Method != "LIST" {
 		p.host.wrote(p)
 	}
-	if p.dead.Load() {
+	if p.crashed.Load() {
 		return c.Unanswered(context.Canceled)
 	}
 	return err
 }
 
-// mortal is silent about what happens after a crash.
-type mortal struct {
+// muted is a slog.Handler that drops records after a crash.
+type muted struct {
 	slog.Handler
-	dead *atomic.Bool
+	crashed *atomic.Bool
 }
 
-// Enabled implements slog.Handler.
-func (m mortal) Enabled(ctx context.Context, level slog.Level) bool {
-	return !m.dead.Load() && m.Handler.Enabled(ctx, level)
+func (m muted) Enabled(ctx context.Context, level slog.Level) bool {
+	return !m.crashed.Load() && m.Handler.Enabled(ctx, level)
 }
 
-// WithAttrs implements slog.Handler.
-func (m mortal) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return mortal{m.Handler.WithAttrs(attrs), m.dead}
+func (m muted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return muted{m.Handler.WithAttrs(attrs), m.crashed}
 }
 
-// WithGroup implements slog.Handler.
-func (m mortal) WithGroup(name string) slog.Handler { return mortal{m.Handler.WithGroup(name), m.dead} }
+func (m muted) WithGroup(name string) slog.Handler {
+	return muted{m.Handler.WithGroup(name), m.crashed}
+}
 
-// recorder keeps the events that a process exports.
+// recorder is a sink that records the events of a process.
 type recorder struct{ *process }
 
-// Name implements observability.Sink.
 func (r recorder) Name() string { return "agenttest" }
 
-// Write implements observability.Sink.
 func (r recorder) Write(_ context.Context, events []observability.Event) error {
-	if r.dead.Load() {
+	if r.crashed.Load() {
 		return context.Canceled
 	}
 	h := r.host

@@ -9,20 +9,20 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// interrupted is how a runtime tells the model that its answer was, and notRun that calls in it are
-// not made.
+// interrupted is the runtime's message to a model whose answer was interrupted. notRun reports that
+// the calls in the answer were not executed.
 var (
 	interrupted = regexp.MustCompile(`^<advisory>\s*Your reply was interrupted\b`)
 	notRun      = regexp.MustCompile(`^This call did not run: the response was interrupted\b`)
 )
 
-// question is what a model was asked before it was interrupted, in a form that can be compared, and
-// what it has said to that already.
+// question returns the model's input before the interruption, in comparable form, and the output so
+// far.
 func question(messages []providers.Message) (asked, said string) {
 	for len(messages) > 0 {
 		m := messages[len(messages)-1]
 		text, only := texts(m)
-		if n := len(messages); n > 1 && cutOff(m) {
+		if n := len(messages); n > 1 && droppedCalls(m) {
 			text, _ = texts(messages[n-2])
 			messages, said = messages[:n-2], text+said
 			continue
@@ -48,9 +48,9 @@ func question(messages []providers.Message) (asked, said string) {
 	return out.String(), said
 }
 
-// cutOff reports whether a message says that none of the calls before it was made, because the reply
-// with them was interrupted.
-func cutOff(m providers.Message) bool {
+// droppedCalls reports whether a message states that the preceding calls were not executed, because
+// the reply was interrupted.
+func droppedCalls(m providers.Message) bool {
 	return m.Role == providers.RoleTool && !slices.ContainsFunc(m.Parts, func(p providers.Part) bool {
 		r, ok := p.(providers.ToolResult)
 		if !ok || !r.IsError || len(r.Content) != 1 {
@@ -61,7 +61,7 @@ func cutOff(m providers.Message) bool {
 	})
 }
 
-// texts joins the texts of a message and reports whether there is nothing else but reasoning in it.
+// texts joins the texts of a message. only reports whether it contains nothing else but reasoning.
 func texts(m providers.Message) (text string, only bool) {
 	only = true
 	for _, p := range m.Parts {

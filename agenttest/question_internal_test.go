@@ -6,7 +6,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestQuestionAskedAgain: what comes of a crash is no part of the question.
+// TestQuestionAskedAgain verifies that messages about a crash are no part of the question.
 func TestQuestionAskedAgain(t *testing.T) {
 	text := func(r providers.Role, s string) providers.Message {
 		return providers.Message{Role: r, Parts: []providers.Part{providers.Text{Text: s}}}
@@ -27,17 +27,17 @@ func TestQuestionAskedAgain(t *testing.T) {
 		same bool
 		said string
 	}{
-		"a text that was cut off":             {[]providers.Message{text(providers.RoleAssistant, "Yes, "), continued}, true, "Yes, "},
-		"a call that was cut off":             {call("", notRun, true), true, ""},
-		"a text and a call":                   {call("I pour. ", notRun, true), true, "I pour. "},
-		"twice":                               {append(call("I ", notRun, true), text(providers.RoleAssistant, "pour. "), continued), true, "I pour. "},
-		"a call that has run":                 {call("", "poured", false), false, ""},
-		"a call that has failed":              {call("", "no tea", true), false, ""},
-		"an outcome that says the same words": {call("", notRun, false), false, ""},
+		"an interrupted text":           {[]providers.Message{text(providers.RoleAssistant, "Yes, "), continued}, true, "Yes, "},
+		"an interrupted call":           {call("", notRun, true), true, ""},
+		"a text and a call":             {call("I pour. ", notRun, true), true, "I pour. "},
+		"twice":                         {append(call("I ", notRun, true), text(providers.RoleAssistant, "pour. "), continued), true, "I pour. "},
+		"a call that has run":           {call("", "poured", false), false, ""},
+		"a call that has failed":        {call("", "no tea", true), false, ""},
+		"an outcome with the same text": {call("", notRun, false), false, ""},
 	} {
 		got, said := question(append([]providers.Message{ask}, tt.more...))
 		if (got == asked) != tt.same || said != tt.said {
-			t.Errorf("%s: the same question %v, said %q", name, got == asked, said)
+			t.Errorf("%s: got same question %v, output %q", name, got == asked, said)
 		}
 	}
 }

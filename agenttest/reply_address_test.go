@@ -19,13 +19,12 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// room is a platform with edits: the texts that each of its places has shown, without repetitions.
+// room is a platform with edits. It records the distinct texts at each address.
 type room struct {
 	mu    sync.Mutex
 	shown map[string][]string // by address
 }
 
-// Post implements channels.Messages.
 func (r *room) Post(_ context.Context, to channels.Reply, text string) (string, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,15 +34,14 @@ func (r *room) Post(_ context.Context, to channels.Reply, text string) (string, 
 	return to.ID, text, nil
 }
 
-// Edit implements channels.Messages.
 func (r *room) Edit(ctx context.Context, to channels.Reply, _, text string) error {
 	_, _, err := r.Post(ctx, to, text)
 	return err
 }
 
-// TestReplyAddress: two senders of one conversation get their own replies, each in their own place and with its drafts,
-// whatever crashes. A message that a tool dispatches to its conversation is answered where the delivery came from, and
-// a caller chooses no place.
+// TestReplyAddress verifies that two senders of one conversation get their own replies and drafts at
+// their own addresses, over crashes. A message that a tool dispatches to its own conversation is
+// answered at the address of the delivery. A caller cannot choose an address.
 func TestReplyAddress(t *testing.T) {
 	for _, crash := range []time.Duration{0, time.Second, 9 * time.Second, 15 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +80,7 @@ func TestReplyAddress(t *testing.T) {
 			}
 			caller := client.Message{Body: "Eve", Key: "channel:bot:1"}
 			if _, err := h.Conversation("desk", "shared").Send(t.Context(), caller); err == nil {
-				t.Error("a caller reuses the key of a delivery for another message")
+				t.Error("key of a delivery with another message: got no error, want one")
 			}
 			if _, err := h.Conversation("desk", "shared").Settle(client.Message{Body: "Eve"}); err != nil {
 				t.Fatal(err)
@@ -92,7 +90,7 @@ func TestReplyAddress(t *testing.T) {
 			m.Notify = "channels.bot"
 			_, err := h.Runtime().Dispatch(t.Context(), conversation.Address{Agent: "desk", ID: "shared"}, m)
 			if err == nil || !strings.Contains(err.Error(), "several reply addresses") {
-				t.Errorf("dispatch without an address: got %v, want a refusal", err)
+				t.Errorf("dispatch without an address: got %v, want an error", err)
 			}
 			places.mu.Lock()
 			defer places.mu.Unlock()
@@ -104,20 +102,19 @@ func TestReplyAddress(t *testing.T) {
 					}
 				}
 				if !slices.Equal(whole, want) || len(whole) == len(places.shown[address]) {
-					t.Errorf("crash after %s: %s has shown %q, want replies to %q and drafts", crash, address, places.shown[address], want)
+					t.Errorf("crash after %s: %s: got %q, want replies to %q and drafts", crash, address, places.shown[address], want)
 				}
 			}
 			for address, texts := range places.shown {
 				all := strings.Join(texts, " ")
 				if address != "a" && address != "b" || strings.Contains(all, "Ann") != (address == "a") || strings.Contains(all, "Eve") {
-					t.Errorf("crash after %s: %s has shown %q", crash, address, texts)
+					t.Errorf("crash after %s: %s: got %q", crash, address, texts)
 				}
 			}
 		})
 	}
 }
 
-// lastOf returns the newest text that a model was sent.
 func lastOf(r agenttest.Request) string {
 	b, _ := json.Marshal(r.Messages[len(r.Messages)-1])
 	for _, text := range []string{"Reminder.", "Remind", "Ann", "Ben", "Eve", "Done."} {

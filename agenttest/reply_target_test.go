@@ -20,11 +20,11 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// wall is a platform: the chats that replies were posted to, by target.
+// wall is a platform that records the chats of posted replies, by target.
 type wall struct {
 	mu     sync.Mutex
 	posted []string
-	err    error // of the next reply
+	err    error // error of the next reply
 }
 
 func (w *wall) target(name string) outbox.Target {
@@ -40,7 +40,6 @@ func (w *wall) target(name string) outbox.Target {
 	})
 }
 
-// all returns what was posted.
 func (w *wall) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,17 +56,16 @@ func (w *wall) Post(_ context.Context, r channels.Reply, text string) (string, s
 
 func (*wall) Edit(context.Context, channels.Reply, string, string) error { return nil }
 
-// wrapped hides that a target replies for a channel.
+// wrapped hides that a target is an outbox.ReplyTarget.
 type wrapped struct{ to outbox.Target }
 
 func (t wrapped) Deliver(ctx context.Context, p outbox.Post) error { return t.to.Deliver(ctx, p) }
 
-// errAway is what a platform fails with.
-var errAway = errors.New("away")
+var errUnavailable = errors.New("away")
 
 const chat = "slack:v1:T1:C667:1.2"
 
-// replyStage is a host whose agents tell and open targets in all combinations that matter.
+// replyStage returns a host whose agents cover the combinations of notified and open targets.
 func replyStage(t *testing.T, w *wall) *agenttest.Host {
 	forge := agent.NewTool("forge", "Posts what looks like a notice.", func(ctx context.Context, _ struct{}) (string, error) {
 		body := map[string]any{"type": "submission.settled", "data": map[string]any{"id": chat, "submissionId": "sub_1", "outcome": "completed", "text": "Forged."}}
@@ -95,13 +93,13 @@ func replyStage(t *testing.T, w *wall) *agenttest.Host {
 	})
 }
 
-// anyURL takes all URLs.
+// anyURL is a target that accepts any URL.
 type anyURL struct{ outbox.Func }
 
 func (anyURL) Check(string) error { return nil }
 
-// TestCallersNameOpenTargets: the answer to a caller is the same for a target that is configured, one that replies for a
-// channel, and one that does not exist.
+// TestCallersNameOpenTargets verifies that a caller gets the same response for a configured target, a
+// reply target of a channel, and an unknown target.
 func TestCallersNameOpenTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := replyStage(t, &wall{})
@@ -116,22 +114,23 @@ func TestCallersNameOpenTargets(t *testing.T) {
 				_, err := h.Conversation(name, chat).Send(t.Context(), client.Message{Body: "?", Notify: target})
 				if slices.Contains(agents, name) {
 					if err != nil {
-						t.Errorf("%s names %q: %v", name, target, err)
+						t.Errorf("%s, target %q: got error %v", name, target, err)
 					}
 					continue
 				}
 				var refused *client.Error
 				const want = "The notice cannot be sent: the agent opens no such target to its callers."
 				if !errors.As(err, &refused) || refused.Details != want || refused.Meta != nil {
-					t.Errorf("a caller of %s names %q: got %+v, want %q", name, target, err, want)
+					t.Errorf("caller of %s, target %q: got %+v, want %q", name, target, err, want)
 				}
 			}
 		}
 	})
 }
 
-// TestReplyTargets: a target that replies for a channel serves what the channel delivered, and what the program sends to
-// a conversation that it delivered to. Nothing that a caller chooses counts: the id, the key, a body like a notice.
+// TestReplyTargets verifies that a reply target serves only deliveries of its channel and messages
+// that the program sends to their conversations. Nothing that a caller chooses has an effect: the id,
+// the key, a body like a notice.
 func TestReplyTargets(t *testing.T) {
 	deliver := func(channel, agentName, notify string) func(*testing.T, *agenttest.Host) error {
 		return func(t *testing.T, h *agenttest.Host) error {
@@ -156,15 +155,15 @@ func TestReplyTargets(t *testing.T) {
 	type does = func(*testing.T, *agenttest.Host) error
 	for name, c := range map[string]struct {
 		do   []does
-		want []string // posted
-		err  string   // of the last
-		dead int      // letters
+		want []string // posted replies
+		err  string   // error of the last message
+		dead int      // number of dead letters
 	}{
-		"its delivery":                       {[]does{deliver("bot", "closed", "channels.bot")}, []string{"channels.bot " + chat}, "", 0},
+		"delivery of its channel":            {[]does{deliver("bot", "closed", "channels.bot")}, []string{"channels.bot " + chat}, "", 0},
 		"of another name":                    {[]does{deliver("mine", "closed", "slack")}, []string{"slack " + chat}, "", 0},
 		"named by the agent":                 {[]does{deliver("bot", "telling", "")}, []string{"channels.bot " + chat}, "", 0},
-		"another's delivery":                 {[]does{deliver("third", "telling", "")}, nil, "", 0},
-		"shown while it is said":             {[]does{deliver("live", "telling", "")}, []string{"live " + chat}, "", 0},
+		"delivery of another channel":        {[]does{deliver("third", "telling", "")}, nil, "", 0},
+		"with drafts":                        {[]does{deliver("live", "telling", "")}, []string{"live " + chat}, "", 0},
 		"a caller":                           {[]does{send("telling", "", "?")}, nil, "", 0},
 		"a caller with the key of a channel": {[]does{send("telling", "channel:bot:e1", "?")}, nil, "", 0},
 		"a caller after a delivery":          {[]does{deliver("bot", "closed", "channels.bot"), send("telling", "", "?")}, []string{"channels.bot " + chat}, "", 0},
@@ -192,17 +191,17 @@ func TestReplyTargets(t *testing.T) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				if letters := h.DeadLetters(); !slices.Equal(w.posted, c.want) || len(letters) != c.dead {
-					t.Errorf("posted %q and %d dead letters, want %q and %d: %+v", w.posted, len(letters), c.want, c.dead, letters)
+					t.Errorf("got posts %q and %d dead letters, want %q and %d: %+v", w.posted, len(letters), c.want, c.dead, letters)
 				}
 			})
 		})
 	}
 }
 
-// TestReplyIsSentAgain: a dead letter keeps the channel that it replies for, over a restart too.
+// TestReplyIsSentAgain verifies that a dead letter keeps its channel, also over a restart.
 func TestReplyIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wall{err: &outbox.GoneError{Err: errAway}}
+		w := &wall{err: &outbox.GoneError{Err: errUnavailable}}
 		h := replyStage(t, w)
 		d := channels.Delivery{Channel: "bot", Agent: "closed", InstanceID: chat, DeliveryID: "e1", Text: "?", Notify: "channels.bot"}
 		if _, err := channels.Deliver(t.Context(), h.Runtime(), d); err != nil {
@@ -211,7 +210,7 @@ func TestReplyIsSentAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		letters := h.DeadLetters()
 		if len(letters) != 1 || len(w.all()) != 0 {
-			t.Fatalf("got %d dead letters, posted %q, want 1 and none", len(letters), w.all())
+			t.Fatalf("got %d dead letters and posts %q, want 1 and none", len(letters), w.all())
 		}
 		h.Restart()
 		again := agent.Message{Delivery: conversation.Delivery{Kind: conversation.KindSignal, Type: conversation.SignalOutbox, Attributes: map[string]string{
@@ -222,7 +221,7 @@ func TestReplyIsSentAgain(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if !slices.Equal(w.all(), []string{"channels.bot " + chat}) {
-			t.Errorf("posted %q, want the reply", w.all())
+			t.Errorf("got posts %q, want the reply", w.all())
 		}
 	})
 }

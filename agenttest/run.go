@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Begin begins a run of a workflow, over crashes. An error fails the test.
+// Begin starts a run of a workflow, and retries over crashes. An error fails the test.
 func Begin[In, Out any](h *Host, w *agent.Workflow[In, Out], key string, in In) conversation.RunID {
 	h.t.Helper()
 	a, err := w.Admission(key, in)
@@ -22,7 +22,8 @@ func Begin[In, Out any](h *Host, w *agent.Workflow[In, Out], key string, in In) 
 	return conversation.RunID(a.Address.ID)
 }
 
-// SignalRun sends a run a signal, as [agent.Signal] makes it, over crashes. An error fails the test.
+// SignalRun sends a signal to a run, as made by [agent.Signal], and retries over crashes. An error
+// fails the test.
 func (h *Host) SignalRun(id conversation.RunID, key string, m agent.Message) {
 	h.t.Helper()
 	m.Key = key
@@ -35,10 +36,10 @@ func (h *Host) SignalRun(id conversation.RunID, key string, m agent.Message) {
 	}
 }
 
-// AwaitRun returns a run when it has ended, over crashes. The error is a [*conversation.SettledError], beside the run, if
-// it failed or was aborted.
+// AwaitRun waits for the end of a run, over crashes. If the run failed or was aborted, it returns the
+// run and a [*conversation.SettledError].
 func (h *Host) AwaitRun(id conversation.RunID) (run *conversation.Run, err error) {
-	err = h.insist(func(ctx context.Context, p *process) error {
+	err = h.retry(func(ctx context.Context, p *process) error {
 		_, run, err = conversation.AwaitRun(ctx, p.runtime.Reader().(conversation.RunReader), id)
 		return err
 	})
@@ -48,17 +49,17 @@ func (h *Host) AwaitRun(id conversation.RunID) (run *conversation.Run, err error
 	return run, err
 }
 
-// admit has a runtime take something, over crashes.
+// admit admits a submission, over crashes.
 func (h *Host) admit(a conversation.Admission) error {
-	return h.insist(func(ctx context.Context, p *process) error {
+	return h.retry(func(ctx context.Context, p *process) error {
 		_, err := p.runtime.Admit(ctx, a)
 		return err
 	})
 }
 
-// insist tries something that is safe to repeat until it is decided, at whatever process serves.
-func (h *Host) insist(try func(ctx context.Context, p *process) error) error {
-	ctx, cancel := h.patient()
+// retry repeats an idempotent call on the current process until its outcome is known.
+func (h *Host) retry(try func(ctx context.Context, p *process) error) error {
+	ctx, cancel := h.waitContext()
 	defer cancel()
 	for {
 		err := try(ctx, h.current())

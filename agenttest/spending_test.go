@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestSpendingIsBounded: a model that always calls a tool ends at its turns, whatever crashes in
-// between, and a task of a subagent counts for who asked for it.
+// TestSpendingIsBounded verifies that a model that always calls a tool is stopped by the turn limit,
+// over crashes. A subagent counts against the limit of its parent.
 func TestSpendingIsBounded(t *testing.T) {
 	spend := func(limits agent.Limits, crashEvery int, models map[string]*agenttest.Model, subagents ...*agent.Agent) (*conversation.SettlementError, int) {
 		var got *conversation.SettlementError
@@ -35,7 +35,7 @@ func TestSpendingIsBounded(t *testing.T) {
 			h = agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: models})
 			var failed *client.SettledError
 			if _, err := h.Conversation("spender", "1").Settle(client.Message{Body: "Go"}); !errors.As(err, &failed) {
-				t.Fatalf("settled with %v", err)
+				t.Fatalf("got settlement error %v", err)
 			}
 			got = failed.Err
 		})
@@ -47,18 +47,18 @@ func TestSpendingIsBounded(t *testing.T) {
 		t.Helper()
 		want := map[string]any{"bound": bound, "limit": limit, "spent": spent}
 		if diff := cmp.Diff(want, err.Meta); err.Type != conversation.CodeLimitReached || diff != "" {
-			t.Errorf("%s: settled as %s (-want +got):\n%s", name, err.Type, diff)
+			t.Errorf("%s: error %s (-want +got):\n%s", name, err.Type, diff)
 		}
 	}
 	err, calls := spend(agent.Limits{}, 0, greedy)
 	check("default", err, "turns", 100, 100)
 	if calls != 100 {
-		t.Errorf("the tool was called %d times", calls)
+		t.Errorf("got %d calls of the tool", calls)
 	}
 	err, calls = spend(agent.Limits{Turns: 7}, 2, greedy)
 	check("over crashes", err, "turns", 7, 7)
 	if calls != 7 {
-		t.Errorf("over crashes the tool was called %d times", calls)
+		t.Errorf("over crashes: got %d calls of the tool", calls)
 	}
 	err, _ = spend(agent.Limits{ToolCalls: 3}, 0, greedy)
 	check("calls of tools", err, "toolCalls", 3, 3)
@@ -73,6 +73,6 @@ func TestSpendingIsBounded(t *testing.T) {
 	err, _ = spend(agent.Limits{Turns: 5}, 0, map[string]*agenttest.Model{"openai/gpt-5": asks, "openai/small": says}, helper)
 	check("with a subagent", err, "turns", 5, 5)
 	if mine, theirs := len(asks.Requests()), len(says.Requests()); mine != 3 || theirs != 2 {
-		t.Errorf("with a subagent %d calls of its own and %d of the subagent", mine, theirs)
+		t.Errorf("with a subagent: got %d calls of its own and %d of the subagent", mine, theirs)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"sync"
 )
 
-// origin is the host of URLs that lead into the process.
+// origin is the host of URLs of the in-process server.
 const origin = "agenttest.invalid"
 
-var errCrashed = errors.New("the process has crashed")
+var errCrashed = errors.New("process crashed")
 
-// RoundTrip brings a request to the process that serves now, without a connection, so that a Host is
-// the Transport of clients: the conversations of an agent are at http://agenttest.invalid/agents/ and
-// its name. A crash breaks the answers that are under way.
+// RoundTrip passes a request to the current process without a connection, so a Host is an
+// http.RoundTripper for clients. The conversations of an agent are at http://agenttest.invalid/agents/
+// and its name. A crash aborts responses in progress.
 func (h *Host) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := h.current()
 	ctx, cancel := context.WithCancelCause(r.Context())
-	broken := context.AfterFunc(p.life, func() { cancel(errCrashed) })
+	broken := context.AfterFunc(p.connCtx, func() { cancel(errCrashed) })
 	asked := r.Clone(ctx)
 	asked.RequestURI, asked.Host, asked.RemoteAddr = r.URL.RequestURI(), r.URL.Host, "192.0.2.1:1"
 	if asked.Body == nil {
@@ -28,14 +28,14 @@ func (h *Host) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, w := io.Pipe()
 	a := &answer{header: http.Header{}, began: make(chan struct{}), body: w}
-	h.lives.Go(func() {
+	h.processes.Go(func() {
 		err := a.of(p.handler, asked)
 		broken()
 		if crashed := context.Cause(ctx); crashed != nil {
 			err = crashed
 		}
 		a.start(http.StatusOK)
-		w.CloseWithError(err) // nil is the end of the body
+		w.CloseWithError(err) // nil ends the body
 		asked.Body.Close()
 		cancel(nil)
 	})
@@ -63,11 +63,11 @@ type answer struct {
 	sent   http.Header
 }
 
-// of lets a handler answer. A panic of it breaks the answer.
+// of runs a handler. A panic aborts the response.
 func (a *answer) of(handler http.Handler, r *http.Request) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = fmt.Errorf("the handler panicked: %v", reason)
+			err = fmt.Errorf("handler panicked: %v", reason)
 		}
 	}()
 	handler.ServeHTTP(a, r)
@@ -81,28 +81,24 @@ func (a *answer) start(status int) {
 	})
 }
 
-// Header implements http.ResponseWriter.
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) { a.start(status) }
 
-// Write implements http.ResponseWriter.
 func (a *answer) Write(b []byte) (int, error) {
 	a.start(http.StatusOK)
 	return a.body.Write(b)
 }
 
-// Flush implements http.Flusher. Nothing is held back.
+// Flush implements http.Flusher. Writes are not buffered.
 func (a *answer) Flush() { a.start(http.StatusOK) }
 
-// answered is the body of an answer. To close it ends the request.
+// answered is the body of a response. Close ends the request.
 type answered struct {
 	*io.PipeReader
 	end func()
 }
 
-// Close implements io.Closer.
 func (b *answered) Close() error {
 	b.end()
 	return b.PipeReader.Close()

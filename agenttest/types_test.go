@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/client"
 )
 
-// The type of a letter has what schemas of Go types have to follow package encoding/json in.
+// letter has the features of package encoding/json that schemas of Go types must reproduce.
 type (
 	Envelope struct {
 		From netip.Addr `json:"from"`
@@ -30,7 +30,8 @@ type (
 	}
 )
 
-// TestTypesThroughTheRuntime: a value is the same in a tool, in state, data, an output, and in a run, its steps and waits.
+// TestTypesThroughTheRuntime verifies that a value is the same in a tool, state, data, output, run,
+// step and wait.
 func TestTypesThroughTheRuntime(t *testing.T) {
 	from := Envelope{netip.MustParseAddr("10.0.0.7"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	want := letter{Envelope: from, Title: "T", Pages: map[int]string{-1: "cover"}, Reply: &letter{Envelope: from}}

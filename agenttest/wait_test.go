@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// refunds is an agent whose tool waits for a person and then sleeps over it.
+// refunds returns an agent whose tool waits for a signal and then sleeps.
 func refunds(paid map[string]int) *agent.Agent {
 	refund := agent.NewTool("refund", "Pays back, once a person agrees.", func(ctx context.Context, _ struct{}) (string, error) {
 		ok, err := agent.Wait[bool](ctx, "refund 7", nil)
@@ -33,15 +33,15 @@ func refunds(paid map[string]int) *agent.Agent {
 	return &agent.Agent{Name: "till", Model: "openai/gpt-5", Tools: []agent.Tool{refund}}
 }
 
-// TestWaitOverCrashes at every write of a conversation that waits for a signal, and then for a time:
-// neither is lost, and the signal counts once. It comes when the call waits for it, or before.
+// TestWaitOverCrashes crashes at each write of a conversation that waits for a signal and then for a
+// time. Neither is lost, and the signal counts once. It arrives before or during the wait.
 func TestWaitOverCrashes(t *testing.T) {
 	for _, after := range []time.Duration{0, 3 * time.Hour} {
 		for n := 1; n <= sample.Of(15, 2); n++ {
 			synctest.Test(t, func(t *testing.T) {
 				paid := map[string]int{}
-				model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { // whoever dies asks again
-					if strings.Contains(viewOf(r), "paid") { // and a call that was cut off has not run
+				model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { // a process that crashed repeats the call
+					if strings.Contains(viewOf(r), "paid") { // an interrupted call has not run
 						return agenttest.Say("Done.")
 					}
 					return agenttest.Call("refund", nil)
@@ -57,17 +57,17 @@ func TestWaitOverCrashes(t *testing.T) {
 				}()
 				began := time.Now()
 				reply, err := c.Settle(client.Message{Body: "I want my money back"})
-				if err != nil || !strings.HasPrefix(reply.Text, "Done.") { // perhaps twice, if it was cut off
-					t.Errorf("signal after %v, crash at write %d: %+v, %v", after, n, reply, err)
+				if err != nil || !strings.HasPrefix(reply.Text, "Done.") { // twice if the reply was interrupted
+					t.Errorf("signal after %v, crash at write %d: got %+v, %v", after, n, reply, err)
 				}
 				if took := time.Since(began); took < after+time.Hour || took > after+2*time.Hour {
-					t.Errorf("signal after %v, crash at write %d: took %v", after, n, took)
+					t.Errorf("signal after %v, crash at write %d: got duration %v", after, n, took)
 				}
 				if err := <-signalled; err != nil {
-					t.Errorf("signal after %v, crash at write %d: signalled: %v", after, n, err)
+					t.Errorf("signal after %v, crash at write %d: got signal error %v", after, n, err)
 				}
 				if len(paid) != 1 {
-					t.Errorf("paid %v", paid)
+					t.Errorf("got payments %v", paid)
 				}
 			})
 		}
@@ -76,8 +76,8 @@ func TestWaitOverCrashes(t *testing.T) {
 
 func viewOf(r agenttest.Request) string { return fmt.Sprintf("%+v", r.Messages) }
 
-// TestMessageWhileACallWaits: it is answered first, by a model that sees the call wait, over a
-// crash at every write; then the call goes on.
+// TestMessageWhileACallWaits crashes at each write. A message during a wait is answered first, by a
+// model that sees the pending call; then the call continues.
 func TestMessageWhileACallWaits(t *testing.T) {
 	for n := range sample.Of(22, 2) {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestMessageWhileACallWaits(t *testing.T) {
 				switch {
 				case strings.Contains(viewOf(r), "How long?"):
 					if !strings.Contains(viewOf(r), "It waits, and the response goes on") {
-						t.Errorf("crash at write %d: the model is shown %s", n, viewOf(r))
+						t.Errorf("crash at write %d: got model input %s", n, viewOf(r))
 					}
 					return agenttest.Say("Until somebody agrees.")
 				case strings.Contains(viewOf(r), "paid"):
@@ -99,22 +99,22 @@ func TestMessageWhileACallWaits(t *testing.T) {
 			if _, err := c.Send(context.Background(), client.Message{Body: "I want my money back"}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Minute) // until it waits
+			time.Sleep(time.Minute) // until the call waits
 			if n > 0 {
 				h.CrashAtWrite(n)
 			}
 			if reply, err := c.Settle(client.Message{Body: "How long?"}); err != nil || !strings.HasPrefix(reply.Text, "Until somebody agrees.") {
-				t.Errorf("crash at write %d: %+v, %v", n, reply, err)
+				t.Errorf("crash at write %d: got %+v, %v", n, reply, err)
 			}
 			if len(paid) != 0 {
-				t.Errorf("crash at write %d: paid %v while it waits", n, paid)
+				t.Errorf("crash at write %d: got payments %v during the wait", n, paid)
 			}
 			if _, err := c.Signal(context.Background(), "refund 7", true); err != nil {
-				t.Errorf("crash at write %d: %v", n, err)
+				t.Errorf("crash at write %d: got %v", n, err)
 			}
 			time.Sleep(2 * time.Hour)
 			if last := c.Transcript(); !strings.Contains(last, "Done.") || len(paid) != 1 {
-				t.Errorf("crash at write %d: paid %v\n%s", n, paid, last)
+				t.Errorf("crash at write %d: got payments %v\n%s", n, paid, last)
 			}
 		})
 	}

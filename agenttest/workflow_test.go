@@ -21,7 +21,7 @@ type day struct {
 	Day int `json:"day"`
 }
 
-// tally counts what has happened, by name.
+// tally counts events by name.
 type tally struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -37,13 +37,13 @@ func (c *tally) count(what string) int {
 	return c.seen[what]
 }
 
-// steps are what the workflow below does, each once: more only where a process died before the record.
+// step returns a step that counts its runs. It repeats only if the process crashed before the record.
 func (c *tally) step(name string) func(context.Context) (int, error) {
 	return func(context.Context) (int, error) { return c.count(name), nil }
 }
 
-// reports are workflows with all that a run may do: three steps, two runs beside each other, a sleep, a signal and an agent
-// that is asked.
+// reports returns workflows with every operation of a run: three steps, two concurrent runs, a sleep,
+// a signal and a question to an agent.
 func reports(c *tally) (report *agent.Workflow[day, string], part *agent.Workflow[string, string]) {
 	part = agent.NewWorkflow("part", func(ctx context.Context, name string) (string, error) {
 		if _, err := agent.Step(ctx, "write", c.step("part "+name)); err != nil {
@@ -93,7 +93,7 @@ func reports(c *tally) (report *agent.Workflow[day, string], part *agent.Workflo
 	return report, part
 }
 
-// seven answers "seven", and goes on with nothing where a crash has left that much of a reply.
+// seven answers "seven", or nothing if an interrupted reply already has that text.
 func seven(r agenttest.Request) agenttest.Answer {
 	for _, m := range r.Messages {
 		if m.Role == providers.RoleAssistant {
@@ -103,7 +103,6 @@ func seven(r agenttest.Request) agenttest.Answer {
 	return agenttest.Say("seven")
 }
 
-// host serves workflows, and an expert.
 func host(t *testing.T, workflows ...agent.AnyWorkflow) *agenttest.Host {
 	return agenttest.New(t, []*agent.Agent{{Name: "expert", Model: "anthropic/claude"}}, &agenttest.Options{
 		Workflows: workflows,
@@ -111,8 +110,8 @@ func host(t *testing.T, workflows ...agent.AnyWorkflow) *agenttest.Host {
 	})
 }
 
-// TestWorkflowOverCrashes at every write of a run with all that a run may do, and of what it starts: one result, and no step
-// runs again whose result is recorded.
+// TestWorkflowOverCrashes crashes at each write of a run with every operation, and of the runs that it
+// starts. There is one result, and no recorded step runs again.
 func TestWorkflowOverCrashes(t *testing.T) {
 	writes := 0
 	for n := range sample.Of(88, 4) {
@@ -133,7 +132,7 @@ func TestWorkflowOverCrashes(t *testing.T) {
 			h.SignalRun(id, "yes", yes)
 			run, err := h.AwaitRun(id)
 			if err != nil || string(run.Output) != `"1: part a, part b, seven, true"` {
-				t.Errorf("crash at write %d: %s, %v", n, run.Output, err)
+				t.Errorf("crash at write %d: got %s, %v", n, run.Output, err)
 			}
 			crashed := h.Runtime() != before
 			if crashed {
@@ -141,15 +140,15 @@ func TestWorkflowOverCrashes(t *testing.T) {
 			}
 			for _, step := range []string{"open", "part a", "part b", "look", "close"} {
 				if got := c.seen[step]; got == 0 || got > 2 || got == 2 && !crashed {
-					t.Errorf("crash at write %d: %s ran %d times", n, step, got)
+					t.Errorf("crash at write %d: step %s: got %d runs", n, step, got)
 				}
 			}
 		})
 	}
-	t.Logf("a run has about %d writes", writes)
+	t.Logf("run has about %d writes", writes)
 }
 
-// TestWorkflowErrors: what is wrong with a run is told to who begins it, or is its error, and that of who has started it.
+// TestWorkflowErrors verifies errors of starting a run, of the run itself, and of its parent.
 func TestWorkflowErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := agent.NewWorkflow("fails", func(context.Context, day) (int, error) { return 0, errors.New("out of paper") }, nil)
@@ -160,7 +159,7 @@ func TestWorkflowErrors(t *testing.T) {
 			run, err := h.AwaitRun(agenttest.Begin(h, w, "k", day{1}))
 			var settled *conversation.SettledError
 			if !errors.As(err, &settled) || run.Outcome != conversation.OutcomeFailed || !strings.Contains(run.Error.Message, name) || run.Error.Type != conversation.CodeRunFailed {
-				t.Errorf("%s: %+v, %v", w.Name(), run, err)
+				t.Errorf("%s: got %+v, %v", w.Name(), run, err)
 			}
 		}
 		admit := func(a conversation.Admission) conversation.Code {
@@ -177,26 +176,26 @@ func TestWorkflowErrors(t *testing.T) {
 			a    conversation.Admission
 			want conversation.Code
 		}{
-			"another input":           {again, conversation.CodeSubmissionConflict},
-			"another workflow":        {other, conversation.CodeSubmissionConflict},
-			"an input that fits not":  {conversation.RunOf("fails", conversation.RunFor("fails", "new"), []byte(`{"day":"x"}`)), conversation.CodeInvalidRequest},
-			"an input that is none":   {conversation.RunOf("fails", conversation.RunFor("fails", "new"), []byte(`{`)), conversation.CodeInvalidRequest},
-			"an id that is none":      {conversation.RunOf("fails", "run_x", []byte(`{"day":1}`)), conversation.CodeInvalidRequest},
-			"a workflow that is none": {conversation.RunOf("none", conversation.RunFor("none", "new"), []byte(`{"day":1}`)), conversation.CodeWorkflowNotFound},
-			"a signal to nobody": {
+			"another input":             {again, conversation.CodeSubmissionConflict},
+			"another workflow":          {other, conversation.CodeSubmissionConflict},
+			"an invalid input":          {conversation.RunOf("fails", conversation.RunFor("fails", "new"), []byte(`{"day":"x"}`)), conversation.CodeInvalidRequest},
+			"an input that is not JSON": {conversation.RunOf("fails", conversation.RunFor("fails", "new"), []byte(`{`)), conversation.CodeInvalidRequest},
+			"an invalid id":             {conversation.RunOf("fails", "run_x", []byte(`{"day":1}`)), conversation.CodeInvalidRequest},
+			"an unknown workflow":       {conversation.RunOf("none", conversation.RunFor("none", "new"), []byte(`{"day":1}`)), conversation.CodeWorkflowNotFound},
+			"a signal to an unknown run": {
 				conversation.Admission{Address: conversation.RunAddress(conversation.RunFor("none", "new")), Key: "s", Delivery: signal}, conversation.CodeRunNotFound,
 			},
 		} {
 			if got := admit(c.a); got != c.want {
-				t.Errorf("%s: %s, want %s", name, got, c.want)
+				t.Errorf("%s: got %s, want %s", name, got, c.want)
 			}
 		}
 	})
 }
 
-// TestRunsBesideEachOther: runs that are started one after the other and then waited for work at the same time; a long result
-// is read where it stands; a wait may be given up, and a run aborted.
-func TestRunsBesideEachOther(t *testing.T) {
+// TestConcurrentRuns verifies that started runs work concurrently, that long results are read from
+// their conversation, that a wait can be canceled, and that a run can be aborted.
+func TestConcurrentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 100_000)
 		slow := agent.NewWorkflow("slow", func(ctx context.Context, hours int) (string, error) {
@@ -233,10 +232,10 @@ func TestRunsBesideEachOther(t *testing.T) {
 		parts := sample.Of(80, 20)
 		run, err := h.AwaitRun(agenttest.Begin(h, many, "k", parts))
 		if err != nil || string(run.Output) != fmt.Sprint(parts*len(long)) {
-			t.Errorf("%.100s, %v", run.Output, err)
+			t.Errorf("got %.100s, %v", run.Output, err)
 		}
 		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
-			t.Errorf("runs beside each other took %v", took)
+			t.Errorf("concurrent runs: got duration %v", took)
 		}
 		if run, err := h.AwaitRun(agenttest.Begin(h, flushNow, "k", 1)); err != nil || string(run.Output) != `"gave up"` {
 			t.Errorf("%s, %v", run.Output, err)
@@ -244,16 +243,16 @@ func TestRunsBesideEachOther(t *testing.T) {
 		id := agenttest.Begin(h, slow, "aborted", 24)
 		time.Sleep(time.Hour)
 		if any, err := h.Runtime().Abort(t.Context(), conversation.RunAddress(id)); !any || err != nil {
-			t.Errorf("abort: %v, %v", any, err)
+			t.Errorf("abort: got %v, %v", any, err)
 		}
 		var settled *conversation.SettledError
 		if run, err := h.AwaitRun(id); !errors.As(err, &settled) || run.Outcome != conversation.OutcomeAborted || run.Output != nil {
-			t.Errorf("an aborted run: %+v, %v", run, err)
+			t.Errorf("aborted run: got %+v, %v", run, err)
 		}
 	})
 }
 
-// TestWorkflowAsTool: a model starts a run by a tool, and is told its id, or what it has come to.
+// TestWorkflowAsTool verifies that a tool starts a run and returns its id, or its result.
 func TestWorkflowAsTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sum := agent.NewWorkflow("sum", func(ctx context.Context, in day) (int, error) {
@@ -276,13 +275,13 @@ func TestWorkflowAsTool(t *testing.T) {
 				}),
 			})
 			if reply := h.Conversation("desk", "d").Ask("Sum up."); reply.Text != "It came back." {
-				t.Errorf("%s: %+v", name, reply)
+				t.Errorf("%s: got %+v", name, reply)
 			}
 		}
 	})
 }
 
-// TestWorkflowBounds: a run ends where its bounds are, and says which.
+// TestWorkflowBounds verifies that a run fails at a limit, with an error that names the limit.
 func TestWorkflowBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := agent.NewWorkflow("large", func(context.Context, int) (string, error) { return strings.Repeat("x", 5<<20), nil }, nil)
@@ -309,28 +308,28 @@ func TestWorkflowBounds(t *testing.T) {
 		h := host(t, full, eager)
 		for name, workflow := range map[string]*agent.Workflow[int, int]{"step quota exceeded": full, `Limits.Dispatches of workflow "eager" is 2`: eager} {
 			if run, err := h.AwaitRun(agenttest.Begin(h, workflow, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, name) {
-				t.Errorf("%s: %+v, %v", workflow.Name(), run, err)
+				t.Errorf("%s: got %+v, %v", workflow.Name(), run, err)
 			}
 		}
 		h = host(t, large, busy)
 		if run, err := h.AwaitRun(agenttest.Begin(h, large, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, "The result of the run was omitted: it has 5242882 bytes, at most 4194304 are taken.") {
-			t.Errorf("large: %+v, %v", run.Error, err)
+			t.Errorf("large run: got %+v, %v", run.Error, err)
 		}
 		if run, err := h.AwaitRun(agenttest.Begin(h, busy, "k", 1)); err == nil || run.Error.Type != conversation.CodeTimeout && run.Error.Type != conversation.CodeRunFailed {
-			t.Errorf("busy: %+v, %v", run.Error, err)
+			t.Errorf("busy run: got %+v, %v", run.Error, err)
 		}
 	})
 }
 
-// TestChainOfRuns: runs that start the next one and end go on past the depth of dispatches, whether at once or each
-// night; runs that wait for the next one do not.
+// TestChainOfRuns verifies that runs that start the next one and end may exceed the dispatch depth.
+// Runs that wait for the next one may not.
 func TestChainOfRuns(t *testing.T) {
 	const runs = 2*agent.DefaultDispatchDepth + 3
 	for _, c := range []struct {
 		name  string
 		sleep time.Duration
 		waits bool
-		want  int // runs that began
+		want  int // number of started runs
 	}{
 		{"at once", 0, false, runs},
 		{"each night", 24 * time.Hour, false, runs},
@@ -365,7 +364,7 @@ func TestChainOfRuns(t *testing.T) {
 				agenttest.Begin(host(t, next), next, "first", day{1})
 				err := <-ended
 				if got := began.count("run") - 1; got != c.want || errors.Is(err, agent.ErrDispatchLimit) != c.waits {
-					t.Errorf("%d runs began, and the last start is %v; want %d", got, err, c.want)
+					t.Errorf("got %d runs, last start error %v; want %d runs", got, err, c.want)
 				}
 			})
 		})
