@@ -14,35 +14,35 @@ const (
 	blockCall     = "call"
 )
 
-// block is a part of an answer.
+// block is a part of an answer: a text, reasoning, or a call.
 type block struct {
 	kind string
-	// index counts the blocks before it, number the calls.
+	// index is the position among all blocks, number the position among calls.
 	index, number int
-	// said is all of it so far, of a call the arguments; piece is what was said last.
+	// said is the content so far, which are the arguments for a call; piece is its last increment.
 	said  []byte
 	piece string
-	// id and name are those of a call.
+	// id and name identify a call.
 	id, name string
 }
 
 // usage counts tokens; output includes reasoning.
 type usage struct{ input, output, reasoning int }
 
-// answer is what is said in one response, a stream or not. What it writes are forms of its vendor
-// with $names in them, those of other forms or what fill knows:
+// answer encodes one response, streamed or whole. It fills in the forms of its vendor's file, which
+// contain $names: other forms, or the names that fill implements.
 //
-//	begin          before the first word of a stream
-//	<kind> open    before a block; more: after some of it was said; shut: after the block
-//	<why> end      at the end of a stream; fail: at a bad one, without which that is failure
-//	<kind> part    a block, where $part is, or $parts
-//	whole          an answer that is not streamed
-//	finish <why>   where $stop is
+//	begin          at the start of a stream
+//	<kind> open    before a block; more: after a piece of it; shut: after the block
+//	<why> end      at the end of a stream; fail: at a failed stream, instead of failure
+//	<kind> part    a block, for $part and $parts
+//	whole          a response that is not streamed
+//	finish <why>   for $stop
 //	failure        the body of an error
-//	error <status> where $error is, or of all statuses that begin with a digit
+//	error <status> for $error, or a prefix of the status
 //
-// A form for all kinds, reasons or statuses has none before it, and no digit of a status behind it.
-// Those of a stream are lines with one event each, its name first if it has one.
+// A form without a kind, a reason or a status applies to all. Forms of a stream have one event per
+// line, preceded by its name if it has one.
 type answer struct {
 	of     *vendor
 	p      *prompt
@@ -50,15 +50,15 @@ type answer struct {
 	out    *sender
 	blocks []*block
 	calls  int
-	// open is whether more may be said in the last block.
+	// open reports whether the last block may grow.
 	open bool
-	// finish is empty until the answer is whole.
+	// finish is empty until the answer is complete.
 	finish string
 	usage  usage
-	// status and message are those of an error.
+	// status and message are set for errors.
 	status  int
 	message string
-	// event and data are the one that is written, events counts those before it.
+	// event and data are the current event; events counts the previous ones.
 	event  string
 	data   []byte
 	events int
@@ -114,7 +114,7 @@ func (a *answer) shut() {
 	}
 }
 
-// end ends the answer well.
+// end completes the answer.
 func (a *answer) end(finish string, u usage) {
 	a.begin()
 	a.finish, a.usage = finish, u
@@ -132,7 +132,7 @@ func (a *answer) fail(message string) {
 	a.write("fail", nil)
 }
 
-// write sends events if the answer is a stream.
+// write sends the events of a form if the answer is a stream.
 func (a *answer) write(form string, b *block) {
 	if !a.p.stream {
 		return
@@ -175,8 +175,8 @@ func (a *answer) appendForm(to []byte, form string, b *block) []byte {
 	}
 }
 
-// fill is the JSON that stands for a name in a form, that of a block if there is one. Ids and names
-// of errors are without quotes.
+// fill returns the JSON for a name in a form, for a block if there is one. Ids and error names have no
+// quotes.
 func (a *answer) fill(name string, b *block) string {
 	switch value := names[name]; {
 	case value != nil:
@@ -212,9 +212,9 @@ var names = map[string]func(a *answer, b *block) string{
 	"said":   func(_ *answer, b *block) string { return quote(string(b.said)) },
 	"call":   func(_ *answer, b *block) string { return b.id },
 	"name":   func(_ *answer, b *block) string { return quote(b.name) },
-	"input":  func(_ *answer, b *block) string { return cmp.Or(string(b.said), "{}") }, // at first an empty object
+	"input":  func(_ *answer, b *block) string { return cmp.Or(string(b.said), "{}") }, // an empty object until the first piece
 	"signature": func(_ *answer, b *block) string {
-		if len(b.said) == 0 { // yet
+		if len(b.said) == 0 {
 			return `""`
 		}
 		return quote(sign(string(b.said)))
@@ -233,7 +233,7 @@ var names = map[string]func(a *answer, b *block) string{
 	"message": func(a *answer, _ *block) string { return quote(a.message) },
 }
 
-// quote is the JSON of a text, of which most have nothing to escape.
+// quote encodes a text as JSON, with a fast path for texts without escapes.
 func quote(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) }) {
 		return string(encode(s))
@@ -241,7 +241,7 @@ func quote(s string) string {
 	return `"` + s + `"`
 }
 
-// said joins what was said in blocks of a kind.
+// said joins the blocks of a kind.
 func (a *answer) said(kind string) string {
 	var all []byte
 	for _, b := range a.blocks {
@@ -252,7 +252,7 @@ func (a *answer) said(kind string) string {
 	return string(all)
 }
 
-// parts are the blocks of a kind, or all.
+// parts encodes the blocks of a kind, or all.
 func (a *answer) parts(kind string) string {
 	var parts []string
 	for _, b := range a.blocks {
@@ -263,7 +263,7 @@ func (a *answer) parts(kind string) string {
 	return strings.Join(parts, ",")
 }
 
-// halves cuts a text in two, between runes, as vendors send arguments in pieces.
+// halves splits a text between runes, since vendors send arguments in pieces.
 func halves(s string) [2]string {
 	at := len(s) / 2
 	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {

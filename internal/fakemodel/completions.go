@@ -16,7 +16,7 @@ var completions = newVendor("completions", vendor{read: func(p *prompt, c any) e
 	return p.chat(c, partsOf{"text": "text", "image_url": "image_url.url"})
 }})
 
-// chat makes turns of messages.
+// chat converts messages to turns.
 func (p *prompt) chat(c any, parts partsOf) error {
 	for i, m := range list(c, "messages") {
 		t, err := chatTurn(m, parts)

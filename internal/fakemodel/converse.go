@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// converse is the Converse call of Amazon Bedrock, whose path names the model. It is read as
-// messages of other names.
+// converse is the Converse API of Amazon Bedrock. The path names the model. Its blocks are converted
+// to those of the messages format.
 var converse = newVendor("converse", vendor{read: func(p *prompt, c any) error {
 	if _, err := p.sides(c, converseBlocks); err != nil {
 		return err
@@ -19,7 +19,7 @@ var converse = newVendor("converse", vendor{read: func(p *prompt, c any) error {
 	return nil
 }})
 
-// converseBlocks makes blocks of the messages format of those of this one.
+// converseBlocks converts blocks to those of the messages format.
 func converseBlocks(content any) ([]any, error) {
 	var blocks []any
 	for _, b := range list(content, "") {

@@ -1,68 +1,64 @@
-// Package fakemodel is a language model that does what it is told: a handler
-// that speaks the wire formats of several vendors and takes its orders from the
-// last user message. Tests start it on 127.0.0.1 and point a provider at it; what
-// they then see went over a real connection.
+// Package fakemodel is a scripted language model: a handler that implements the wire formats of
+// several vendors and takes commands from the last user message. Tests start it on 127.0.0.1 and point
+// a provider at it, so that they use a real connection.
 //
-// It serves POST /v1/chat/completions, POST /v1/messages, POST /v1/responses, of Azure
-// POST /openai/v1/responses, of the subscription POST /backend-api/codex/responses, of
-// Mistral POST /mistral/v1/chat/completions, of Google POST
-// /v1beta/models/{model}:{method} and the paths of Vertex AI under /v1, with its
-// metadata server, and of Amazon Bedrock POST /bedrock/model/{model}/converse-stream
-// and converse, streamed or whole.
-// Beside them, POST /release/{gate} opens a gate, GET /gate/{gate} answers once it is
-// open, so that tools of a test can wait, too, both with 204; and GET /requests
-// lists the calls seen as JSON, refused ones with the reason. What the formats say is in the files of
-// the folder vendors, what is refused in Go. Commands and tests import it.
+// It serves POST /v1/chat/completions, POST /v1/messages, POST /v1/responses; for Azure POST
+// /openai/v1/responses; for the subscription POST /backend-api/codex/responses; for Mistral POST
+// /mistral/v1/chat/completions; for Google POST /v1beta/models/{model}:{method} and the paths of
+// Vertex AI under /v1, with its metadata server; for Amazon Bedrock POST
+// /bedrock/model/{model}/converse-stream and converse. Responses are streamed or whole.
+//
+// Three endpoints control it. POST /release/{gate} opens a gate. GET /gate/{gate} responds once the
+// gate is open, so that tools of a test can wait, too. Both respond 204. GET /requests lists the calls
+// as JSON, rejected ones with the reason.
+//
+// The folder vendors defines the encoding of the formats; Go code defines the checks. Commands and
+// tests import the package. Production code must not.
 //
 // # The command language
 //
-// A user message that does not begin with a command is plain text, and is
-// answered with "You said: " and the text; images follow with their type, size
-// and hash. A call whose last message is the result of a tool is answered with
-// "The tool said: " and the result, unless the script says something else.
+// A user message that does not begin with a command is plain text. The answer is "You said: " and the
+// text, followed by the type, size and hash of each image. If the last message is a tool result, the
+// answer is "The tool said: " and the result, unless a script overrides it.
 //
-// A message whose first word is a command is a script: words of the form
-// name=value, carried out in order. A word that is no command, or a wrong value,
-// is answered with status 400 and says why.
+// A message that begins with a command is a script: words of the form name=value, executed in order.
+// An unknown command or an invalid value causes status 400 with the reason.
 //
-//	tokens=N            say N words: w1 w2 w3 …, counted over the response
-//	say="…"             say this text, a JSON string, word by word
-//	reasoning=N         think N words: t1 t2 t3 …
-//	tool=name {…}       call a tool, offered or not; the arguments are an object, {} if left out
-//	hold=gate           wait here until the gate is released; it then stays open
-//	truncate=N          say N words, then break the connection
-//	fail=N              say N words, then send the format's error event
-//	hang=N              say N words, then nothing until the caller goes away; with 0 not even a header
-//	status=N            answer with this HTTP status, 400 to 599, and no stream
-//	retry-after=S       the Retry-After header beside status, in seconds
-//	message="…"         the words of status and fail; ErrorText if left out
-//	times=N             truncate, fail, hang and status of this step happen on the first N calls
-//	                    with the same messages, and are left out afterwards
-//	only=model          truncate, fail, hang and status of this step happen to this model only
-//	pace=D              wait D, as in 5ms, before each word of this step
-//	finish=reason       stop, length, tool or filter, in place of what would be said
-//	note=text           nothing; makes texts differ that would count together
+//	tokens=N            output N words: w1 w2 w3 …, counted over the response
+//	say="…"             output this text, a JSON string, word by word
+//	reasoning=N         output N words of reasoning: t1 t2 t3 …
+//	tool=name {…}       call a tool, offered or not; the arguments are an object, by default {}
+//	hold=gate           wait until the gate is released; it then stays open
+//	truncate=N          output N words, then close the connection
+//	fail=N              output N words, then send the format's error event
+//	hang=N              output N words, then stall until the client leaves; with 0 not even a header
+//	status=N            respond with this HTTP status, 400 to 599, without a stream
+//	retry-after=S       the Retry-After header of status, in seconds
+//	message="…"         the text of status and fail; by default ErrorText
+//	times=N             truncate, fail, hang and status of this step apply to the first N calls
+//	                    with the same messages only
+//	only=model          truncate, fail, hang and status of this step apply to this model only
+//	pace=D              wait D, such as 5ms, before each word of this step
+//	finish=reason       stop, length, tool or filter, instead of the derived reason
+//	note=text           nothing; makes texts distinct that times would count together
 //	then                ends a step: what follows answers the results of this step's tools
 //
-// A step that says nothing and calls nothing says "Done." For example
+// A step without output and calls outputs "Done." For example
 //
 //	reasoning=3 tool=time {"zone":"UTC"} then status=429 times=1 tokens=20 pace=5ms
 //
 // Guarantees:
 //
-//  1. The same calls in the same order get the same answers, byte for byte.
-//  2. The last event carries the usage. A word counts as a token on both sides,
-//     and so does a call of a tool.
-//  3. The answer ends at the limit of output tokens the call sets.
-//  4. Calls are checked as vendors check them: known roles, no blank texts where
-//     the format has none, every tool call answered once and at once, thinking
-//     sent back as it was signed, and the key, if one is set. What is wrong is
-//     answered with status 400 or 401.
-//  5. What was said is sent before every wait, for a pace, a gate or without an end,
-//     and before the connection breaks. What nothing holds back leaves together.
-//  6. It keeps the latest calls only, without what they carried, and one counter
-//     per distinct call with times.
+//  1. The same calls in the same order get the same responses, byte for byte.
+//  2. The last event contains the usage. Each word and each tool call counts as one token of input or output.
+//  3. A response ends at the limit of output tokens in the call.
+//  4. Calls are validated as vendors validate them: known roles, no blank texts where the format forbids them, one result
+//     for each tool call in the next message, unmodified signatures of reasoning, and the key, if one is set. An invalid
+//     call gets status 400 or 401.
+//  5. Output is flushed before each wait, for a pace, a gate or a stall, and before the connection is closed. Output
+//     without waits leaves in one piece.
+//  6. The model stores the latest calls only, without their content, and one counter per distinct call with times.
 //
-// Everything is safe for concurrent use. Nothing survives the process. It starts
-// no goroutines; to end a server with calls that hang, close its connections.
+// Everything is safe for concurrent use. State is in memory only. The package starts no goroutines; to
+// stop a server with stalled calls, close its connections.
 package fakemodel

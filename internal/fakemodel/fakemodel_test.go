@@ -34,7 +34,7 @@ type client struct {
 	of       providers.Model
 }
 
-// formats are the real codecs; every test of behaviour runs through all of them.
+// formats returns the real codecs. Each test of behavior runs through all of them.
 func formats() map[string]format {
 	return map[string]format{
 		openaicompletions.API: {"/v1", func(string) providers.Protocol { return openaicompletions.New(nil) }},
@@ -59,7 +59,7 @@ func formats() map[string]format {
 	}
 }
 
-// subscription has tokens of the account that a key names, as that format wants them.
+// subscription authenticates with tokens in the form of that format.
 type subscription struct{ providers.Protocol }
 
 func (s subscription) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
@@ -78,7 +78,7 @@ func signing(name string) string {
 	return map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a secret of the test"}[name]
 }
 
-// format is a codec over HTTP, to be called at a path of a server's URL.
+// format is a codec and its path on the server.
 type format struct {
 	path string
 	new  func(url string) providers.Protocol
@@ -94,7 +94,7 @@ func start(t *testing.T, api string, o *fakemodel.Options) *client {
 		Provider: "fake", ID: "m1", API: api, BaseURL: c.server.URL + f.path, Reasoning: true,
 		Input: []string{providers.InputText, providers.InputImage},
 	}
-	if api == bedrockconverse.API { // it is told by its model what it may send
+	if api == bedrockconverse.API { // the codec needs the model's capabilities
 		c.of.Compat.ForceAdaptiveThinking = providers.FlagOn
 	}
 	t.Cleanup(func() {
@@ -115,7 +115,7 @@ func all(t *testing.T, o *fakemodel.Options, test func(t *testing.T, c *client))
 	}
 }
 
-// said is a response put together.
+// said is a complete response.
 type said struct {
 	Text, Reasoning string
 	Calls           []string
@@ -146,7 +146,7 @@ func (c *client) send(ctx context.Context, t *testing.T, req providers.Request, 
 			s.Calls = append(s.Calls, fmt.Sprintf("%s %s %s", e.ID, e.Name, e.Arguments))
 		case providers.Done:
 			s.Stop, s.Output = e.StopReason, e.Usage.Output
-			named := e.ResponseID != "" && e.ResponseModel == c.of.ID || c.of.API == bedrockconverse.API // which has no names
+			named := e.ResponseID != "" && e.ResponseModel == c.of.ID || c.of.API == bedrockconverse.API // the format has no response names
 			if e.Usage.Input == 0 || !named {
 				t.Errorf("Done lacks usage or names: %+v", e)
 			}
@@ -165,7 +165,7 @@ func user(text string) providers.Message {
 func TestProtocolSuite(t *testing.T) {
 	for api := range formats() {
 		t.Run(api, func(t *testing.T) {
-			t.Parallel() // it waits for connections to close
+			t.Parallel() // waits for connections to close
 			providertest.Run(t, func(t *testing.T) providertest.Subject {
 				c := start(t, api, &fakemodel.Options{Key: "key"})
 				request := func(text string) providers.Request {
@@ -254,7 +254,7 @@ func TestOnlyNamesWhoFails(t *testing.T) {
 		if got, _ := c.ask(t, providers.Options{}, prompt); got.Text != "w1" {
 			t.Errorf("m1 answered %+v, want a word", got)
 		}
-		// What another model did is not counted.
+		// Calls of another model do not count.
 		c.of.ID = "m2"
 		for i, want := range []providers.ErrorKind{providers.KindAuth, ""} {
 			if got, _ := c.ask(t, providers.Options{}, prompt); got.Kind != want {
@@ -267,8 +267,7 @@ func TestOnlyNamesWhoFails(t *testing.T) {
 	})
 }
 
-// TestStepsAnswerTools plays a response of three steps, with everything sent back
-// as a runtime does.
+// TestStepsAnswerTools runs a script of three steps, and sends everything back as a runtime does.
 func TestStepsAnswerTools(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		history := []providers.Message{user(`reasoning=1 tool=a {"n":1} tool=b then say="Once more." tool=a`)}
@@ -288,7 +287,7 @@ func TestStepsAnswerTools(t *testing.T) {
 	})
 }
 
-// replay asks once more and returns the response and results of its calls.
+// replay makes a call, and returns the response and the results of its tool calls.
 func (c *client) replay(t *testing.T, history []providers.Message) (reply, results providers.Message) {
 	t.Helper()
 	reply = providers.Message{Role: providers.RoleAssistant, Model: c.of.Spec()}
@@ -318,8 +317,8 @@ func (c *client) replay(t *testing.T, history []providers.Message) (reply, resul
 	return reply, results
 }
 
-// TestGoogleChecksSignatures plays steps with reasoning, two calls and an image in a result
-// by a model that signs, which then answers what another model has called.
+// TestGoogleChecksSignatures runs steps with reasoning, two calls and an image in a result, with a
+// signing model. Then other models continue.
 func TestGoogleChecksSignatures(t *testing.T) {
 	for _, api := range []string{googlegenerativeai.API, googlegenerativeai.APIVertex} {
 		t.Run(api, func(t *testing.T) {
@@ -343,7 +342,7 @@ func TestGoogleChecksSignatures(t *testing.T) {
 				}
 				history = append(history, reply, results)
 			}
-			for _, id := range []string{"gemini-3-flash", "gemini-2.5-pro"} { // other models, one that has no ids
+			for _, id := range []string{"gemini-3-flash", "gemini-2.5-pro"} { // other models, one without call ids
 				c.of.ID = id
 				if got, failure := c.ask(t, providers.Options{}, append(history, user("tokens=1"))...); got.Text != "w1" {
 					t.Errorf("%s: %+v, %s", id, got, failureBody(failure))
@@ -374,10 +373,10 @@ func TestImagesAreDescribed(t *testing.T) {
 
 func TestOutputLimit(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
-		const limit = 16 // the least that some take
+		const limit = 16 // the minimum of some formats
 		got, _ := c.ask(t, providers.Options{MaxTokens: limit}, user("tokens=20"))
 		want := said{Stop: providers.StopLength, Output: limit}
-		if c.of.API == openairesponses.APICodex { // it takes none
+		if c.of.API == openairesponses.APICodex { // the format has no limit
 			want = said{Stop: providers.StopStop, Output: 20}
 		}
 		if got.Text = ""; !cmp.Equal(want, got) {
@@ -390,7 +389,7 @@ func TestContentFilter(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		got, _ := c.ask(t, providers.Options{}, user("tokens=1 finish=filter"))
 		want := said{Text: "w1", Stop: providers.StopContentFilter, Output: 1}
-		if c.of.API == mistralconversations.API { // it has no word for that
+		if c.of.API == mistralconversations.API { // the format has no such reason
 			want = said{Text: "w1", Kind: providers.KindOverloaded}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -422,7 +421,7 @@ func TestHoldWaitsForItsGate(t *testing.T) {
 			}
 			if d, ok := e.(providers.TextDelta); ok {
 				text += d.Text
-				// The second word can only come because of this.
+				// Only the release lets the second word through.
 				resp, err := c.server.Client().Post(c.server.URL+"/release/gate", "", nil)
 				if err != nil {
 					t.Fatal(err)
@@ -450,7 +449,7 @@ func TestGateAnswersOnceReleased(t *testing.T) {
 		answered <- resp.StatusCode
 		resp.Body.Close()
 	}()
-	// Another gate does not open this one.
+	// Another gate has no effect.
 	c.model.Release("b")
 	select {
 	case got := <-answered:

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// google is Google's format, in which the path names the model and asks for a stream. Models
-// that begin with "gemini-3" sign what they make, and check it.
+// google is Google's format. The path names the model and selects streaming. Models whose names begin
+// with "gemini-3" sign their output and verify the signatures.
 var google = newVendor("google", vendor{
 	read: func(p *prompt, c any) error {
 		before := ""
@@ -46,7 +46,7 @@ var google = newVendor("google", vendor{
 			return `"content":{"role":"model","parts":[{"text":"","thoughtSignature":` + quote(sign("")) + `}]},`
 		case name == "signed" && a.p.signs() && b.number == 0: // the first call
 			var args any
-			_ = json.Unmarshal(b.said, &args) // Scripts have objects.
+			_ = json.Unmarshal(b.said, &args) // Arguments in scripts are objects.
 			return `,"thoughtSignature":` + quote(signCall(b.name, args))
 		}
 		return ""
@@ -55,14 +55,14 @@ var google = newVendor("google", vendor{
 
 const (
 	googleModel = "model"
-	// googleSkips is what a call that the model has not made may have for a signature.
+	// googleSkips is the accepted signature of a call that another model made.
 	googleSkips = "skip_thought_signature_validator"
 )
 
-// signCall signs a call, however its arguments are written.
+// signCall signs a call, independent of the encoding of its arguments.
 func signCall(name string, args any) string { return sign(name + string(encode(args))) }
 
-// errSignature is in the vendor's own words.
+// errSignature has the vendor's wording.
 var errSignature = errors.New("thought signature is not valid")
 
 func (m *Model) answerGoogle(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +78,7 @@ func (m *Model) answerGoogle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// grant answers as the metadata server of the vendor's machines does.
+// grant implements the metadata server of the vendor's machines.
 func (m *Model) grant(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Metadata-Flavor") != "Google" {
 		http.Error(w, "the header Metadata-Flavor is missing", http.StatusForbidden)
@@ -87,11 +87,11 @@ func (m *Model) grant(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, object{"access_token": cmp.Or(m.options.Key, "token"), "expires_in": 3599, "token_type": "Bearer"})
 }
 
-// signs reports whether the model signs; numbers is whether its calls have ids.
+// signs reports whether the model signs its output, numbers whether its calls have ids.
 func (p *prompt) signs() bool   { return strings.HasPrefix(p.model, "gemini-3") }
 func (p *prompt) numbers() bool { return !strings.HasPrefix(p.model, "gemini-2") }
 
-// addReply makes a turn of what the model said.
+// addReply converts model output to a turn.
 func (p *prompt) addReply(parts []any, repeats bool) error {
 	t := turn{side: sideAssistant}
 	for _, part := range parts {
@@ -120,10 +120,10 @@ func (p *prompt) addReply(parts []any, repeats bool) error {
 	return nil
 }
 
-// googleCall reads the n-th call of a reply. Those without an id get one by their place.
+// googleCall decodes the n-th call of a reply. A call without an id gets one from its position.
 func (p *prompt) googleCall(part any, signature string, n int) (call, error) {
 	args := get(part, "args")
-	if args == nil { // some clients leave out what is empty
+	if args == nil { // some clients omit empty arguments
 		args = object{}
 	}
 	c := call{text(part, "id"), text(part, "name"), string(encode(args))}
@@ -143,7 +143,7 @@ func (p *prompt) googleCall(part any, signature string, n int) (call, error) {
 	return c, nil
 }
 
-// addResponses makes turns of the results of all calls of the last reply.
+// addResponses converts the results of all calls of the last reply to turns.
 func (p *prompt) addResponses(parts []any) error {
 	var open []call
 	if n := len(p.turns); n > 0 {

@@ -17,7 +17,7 @@ const (
 	googleOlder  = "/v1/projects/p/locations/l/publishers/google/models/gemini-2.5-pro:generateContent"
 )
 
-// TestGoogleWhole asks for an answer that is not streamed, which the codec never does.
+// TestGoogleWhole requests a response without streaming, which the codec never does.
 func TestGoogleWhole(t *testing.T) {
 	w := post(googleOlder, `{"contents":[{"role":"user","parts":[{"text":"reasoning=1 say=\"Hi.\" tool=a {\"n\":1}"}]}]}`)
 	want := map[string]any{
@@ -48,8 +48,7 @@ func TestGoogleSameCallSameBytes(t *testing.T) {
 	}
 }
 
-// TestGoogleBadCalls finds mistakes that the vendor refuses and that a forgiving stand-in
-// would hide.
+// TestGoogleBadCalls verifies the rejection of calls that the vendor rejects.
 func TestGoogleBadCalls(t *testing.T) {
 	const (
 		asks    = `{"role":"user","parts":[{"text":"x"}]},`
@@ -90,7 +89,7 @@ func TestGoogleBadCalls(t *testing.T) {
 	}
 }
 
-// TestMetadataServer grants the key of the model to who asks as the vendor wants it.
+// TestMetadataServer verifies that only requests with the vendor's header get the key.
 func TestMetadataServer(t *testing.T) {
 	const path = "/computeMetadata/v1/instance/service-accounts/default/token"
 	for flavor, want := range map[string]string{"": "Metadata-Flavor", "Google": `"access_token":"right"`} {
@@ -104,7 +103,7 @@ func TestMetadataServer(t *testing.T) {
 	}
 }
 
-// FuzzGoogle looks for bodies that bring the handler down.
+// FuzzGoogle searches for bodies that crash the handler.
 func FuzzGoogle(f *testing.F) {
 	f.Add(`{"role":"user","parts":[{"text":"tokens=1"}]}`)
 	f.Add(`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"a","response":{"output":"r"}}}]},{"role":"user","parts":[{"text":"Images that were returned by a:"},{"inlineData":{"data":""}}]}`)

@@ -19,8 +19,8 @@ var messages = newVendor("messages", vendor{read: func(p *prompt, c any) error {
 	return err
 }})
 
-// sides makes turns of messages whose sides alternate, and whose content is made blocks by a
-// function. It returns the type of the first block of the last answer.
+// sides converts messages of alternating sides to turns; blocks decodes their content. It returns the
+// type of the first block of the last answer.
 func (p *prompt) sides(c any, blocks func(content any) ([]any, error)) (begun string, err error) {
 	before := sideAssistant
 	for i, m := range list(c, "messages") {
@@ -42,7 +42,7 @@ func (p *prompt) sides(c any, blocks func(content any) ([]any, error)) (begun st
 	return begun, nil
 }
 
-// blocks reads a list of blocks, or a text in its place.
+// blocks decodes a list of blocks, or a text in its place.
 func blocks(content any) ([]any, error) {
 	switch content := content.(type) {
 	case nil:
@@ -55,7 +55,7 @@ func blocks(content any) ([]any, error) {
 	return nil, fmt.Errorf("decode content: %T is neither a text nor a list", content)
 }
 
-// addBlocks makes turns of a message: the results in it, then the rest.
+// addBlocks converts a message to turns: its results, then the rest.
 func (p *prompt) addBlocks(role string, content []any) error {
 	if len(content) == 0 {
 		return errors.New("content is empty")
@@ -115,7 +115,7 @@ func (t *turn) addBlock(b any) error {
 	return nil
 }
 
-// sign stands for what only the vendor can make.
+// sign returns a stand-in for the vendor's signature.
 func sign(thinking string) string {
 	sum := sha256.Sum256([]byte("fakemodel " + thinking))
 	return base64.StdEncoding.EncodeToString(sum[:])

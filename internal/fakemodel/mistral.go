@@ -18,7 +18,7 @@ var mistral = newVendor("mistral", vendor{
 		}
 		return p.chat(c, partsOf{"text": "text", "+thinking": "thinking", "-image_url": "image_url"})
 	},
-	fill: func(a *answer, _ *block, _ string) string { // a content
+	fill: func(a *answer, _ *block, _ string) string { // the only name is that of a content
 		if a.said(blockThinking) == "" {
 			return quote(a.said(blockText))
 		}
@@ -26,10 +26,10 @@ var mistral = newVendor("mistral", vendor{
 	},
 })
 
-// mistralID is an id of a call.
+// mistralID matches call ids.
 var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
-// checkMistral finds what other vendors of chat-completions take of a message.
+// checkMistral rejects messages that other vendors of chat-completions accept.
 func checkMistral(m any, before string) error {
 	role := text(m, "role")
 	ids := texts(m, "tool_calls.*.id")

@@ -11,53 +11,51 @@ import (
 	"sync"
 )
 
-// ErrorText is what the model says about its own errors. It must never reach the
-// client of a runtime.
+// ErrorText is the default error message of the model. It must never reach the client of a runtime.
 const ErrorText = "fakemodel: these are the vendor's own words"
 
-// maxBody is more than the largest images of one conversation take.
+// maxBody exceeds the largest images of a conversation.
 const maxBody = 512 << 20
 
-// Options changes the model. Nil and every zero field work.
+// Options configure the model. Nil and zero fields select the defaults.
 type Options struct {
-	// Key is the credential every call must bring; empty means any or none.
+	// Key is the required credential. If empty, any credential or none is accepted.
 	Key string
-	// MaxRequests is how many calls Requests remembers; 0 means 1000.
+	// MaxRequests is the number of calls that Requests returns. If 0, it is 1000.
 	MaxRequests int
 }
 
-// Request is one call the model has seen, in the order of arrival.
+// Request is a received call.
 type Request struct {
-	// API is the path it came to.
+	// API is the path of the call.
 	API string `json:"api"`
-	// Model is the model it named.
+	// Model is the model named in the call.
 	Model string `json:"model"`
 	// Prompt is the last text of a user, Step the number of responses since.
 	Prompt string `json:"prompt"`
 	Step   int    `json:"step"`
-	// System is the system prompt, Tools the names offered.
+	// System is the system prompt, Tools the names of the tools.
 	System string   `json:"system"`
 	Tools  []string `json:"tools"`
-	// Messages counts the messages, Images the images in all of them.
+	// Messages is the number of messages, Images the number of images in them.
 	Messages int `json:"messages"`
 	Images   int `json:"images"`
-	// Effort is what the call says about thinking: a level or a number of
-	// tokens; empty if it says nothing.
+	// Effort is the level or token budget for reasoning; empty if the call has none.
 	Effort string `json:"effort"`
-	// Refused says what was wrong with the call; what could not be read of it is empty.
+	// Refused is the reason of a rejection. Members that could not be decoded are empty.
 	Refused string `json:"refused"`
 }
 
-// Model is the model. Create it with New.
+// Model is the handler. Create it with [New].
 type Model struct {
 	options Options
 	mux     *http.ServeMux
 
 	mu       sync.Mutex
 	requests []Request
-	// calls counts the calls by the hash of their text, for times.
+	// calls counts calls by the hash of their text, for times.
 	calls map[string]int
-	gates sync.Map // Each gate by its name.
+	gates sync.Map // gates by name
 }
 
 // New returns a model.
@@ -109,13 +107,13 @@ func (m *Model) Requests() []Request {
 	return append([]Request{}, m.requests...)
 }
 
-// gate is done once it is open.
+// gate is closed once it is released.
 type gate struct {
 	done <-chan struct{}
 	open func()
 }
 
-// Release opens a gate, for those who wait at it and for all who come later.
+// Release opens a gate for current and later waiters.
 func (m *Model) Release(gate string) { m.gate(gate).open() }
 
 func (m *Model) gate(name string) gate {
@@ -133,7 +131,7 @@ func (m *Model) pass(ctx context.Context, gate string) error {
 	}
 }
 
-// answer answers a call in a format, of which p has what the URL says.
+// answer responds to a call in a format. p has the values of the URL.
 func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt) {
 	refuse := func(status int, why string) { writeJSON(w, status, f.failure(status, why)) }
 	if m.options.Key != "" && f.key(r.Header) != m.options.Key {
@@ -165,8 +163,7 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 	refuse(s.status, s.message)
 }
 
-// speak answers with what s says. It panics with http.ErrAbortHandler, which
-// breaks the connection, where s says so.
+// speak executes a step. It panics with http.ErrAbortHandler to close the connection.
 func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
 	out := &sender{w: w}
 	a := &answer{of: f, p: p, id: "fake_" + p.hash()[:16], out: out, usage: usage{input: p.words(), output: 1}}
@@ -179,7 +176,7 @@ func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prom
 	case errors.Is(err, errFail):
 		writeJSON(w, http.StatusInternalServerError, f.failure(http.StatusInternalServerError, s.message))
 	case err != nil:
-		// The caller has gone away.
+		// The client has left.
 	default:
 		a.end(sp.reason(s), usage{input: a.usage.input, output: sp.spent(), reasoning: sp.thought})
 		if !p.stream {
@@ -202,7 +199,7 @@ func (m *Model) record(path string, p *prompt, refused error) {
 	m.requests = append(m.requests, r)
 }
 
-// count returns how often this call was made, this time included.
+// count returns how often this call was made, including this time.
 func (m *Model) count(p *prompt) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,6 +211,6 @@ func (m *Model) count(p *prompt) int {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A caller that went away does not read the answer.
+	// the client may have left
 	_, _ = w.Write(encode(body))
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// prompt is a call in the terms of no format.
+// prompt is a call, independent of formats.
 type prompt struct {
 	model, system, effort string
 	stream                bool
@@ -27,19 +27,19 @@ const (
 	sideTool      = "tool"
 )
 
-// turn is one message, or the results or the rest of one.
+// turn is a message, its tool results, or its other content.
 type turn struct {
 	side   string
 	texts  []string
 	images []string
-	// calls holds the ids of an assistant's calls; result answers one.
+	// calls are the calls of an assistant; result is the id of an answered one.
 	calls  []call
 	result string
 }
 
 type call struct{ id, name, args string }
 
-// add adds a turn, in some formats one with the images of results that cannot hold them.
+// add appends a turn. Formats whose results cannot contain images append those in a further turn.
 func (p *prompt) add(t turn) {
 	last := len(p.turns) - 1
 	if t.side == sideUser && last >= 0 && p.turns[last].side == sideTool && len(t.texts) > 0 && strings.HasPrefix(t.texts[0], "Images th") {
@@ -49,7 +49,7 @@ func (p *prompt) add(t turn) {
 	p.turns = append(p.turns, t)
 }
 
-// check finds what vendors of all formats refuse.
+// check rejects calls that all vendors reject.
 func (p *prompt) check() error {
 	if p.model == "" {
 		return errors.New("model is missing")
@@ -83,7 +83,7 @@ func (p *prompt) check() error {
 	return nil
 }
 
-// step returns what to do now.
+// step returns the current step of the script.
 func (p *prompt) step() (*step, error) {
 	text, at, n := p.last()
 	steps, err := parse(text)
@@ -102,8 +102,8 @@ func (p *prompt) step() (*step, error) {
 	return newStep().say(said), nil
 }
 
-// last returns the last text of the last user message, the place of the message, and the number of
-// responses since; without one, an empty text and the last place.
+// last returns the last text of the last user message, the index of that message, and the number of
+// responses since. If there is none, the text is empty and the index is the last one.
 func (p *prompt) last() (text string, at, step int) {
 	for i, t := range slices.Backward(p.turns) {
 		switch t.side {
@@ -119,7 +119,7 @@ func (p *prompt) last() (text string, at, step int) {
 	return "", max(len(p.turns)-1, 0), step
 }
 
-// results joins the results at the end.
+// results joins the trailing tool results.
 func (p *prompt) results() string {
 	var texts []string
 	for i := len(p.turns) - 1; i >= 0 && p.turns[i].side == sideTool; i-- {
@@ -129,11 +129,10 @@ func (p *prompt) results() string {
 	return strings.Join(texts, "; ")
 }
 
-// callID makes the ids of calls unlike those of earlier responses, and such that every
-// vendor takes them.
+// callID returns an id that differs from those of earlier responses and that every vendor accepts.
 func (p *prompt) callID(n int) string { return fmt.Sprintf("c%05d%03d", len(p.turns), n) }
 
-// words counts the input as if every word were a token.
+// words counts the words of the input, which are its tokens.
 func (p *prompt) words() int {
 	n := len(strings.Fields(p.system)) + len(p.tools)
 	for _, t := range p.turns {
@@ -145,7 +144,7 @@ func (p *prompt) words() int {
 	return n
 }
 
-// hash tells calls with other messages apart.
+// hash identifies calls with the same messages.
 func (p *prompt) hash() string {
 	var b []byte
 	add := func(texts ...string) {
@@ -179,11 +178,10 @@ func (p *prompt) request(path string) Request {
 	return r
 }
 
-// PictureHead is how a PNG of one pixel begins. A model is shown no image that does not
-// begin as one does; nobody looks at the rest.
+// PictureHead is the start of a PNG of one pixel. The model checks the start of images only.
 const PictureHead = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55"
 
-// show adds an image whose bytes are base64, by a name by which they can be compared.
+// show adds a base64 image, named by its type, size and hash.
 func (t *turn) show(mediaType, data string) error {
 	b, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
@@ -193,7 +191,7 @@ func (t *turn) show(mediaType, data string) error {
 	return nil
 }
 
-// showURL adds an image in the form of those vendors that take URLs.
+// showURL adds an image in a data URL.
 func (t *turn) showURL(v any) error {
 	url, ok := v.(string)
 	if !ok {

@@ -16,14 +16,14 @@ const (
 	itemResult    = "function_call_output"
 )
 
-// Phases of messages, which those of models have whose names end with "-codex".
+// Phases of messages, for models whose names end with "-codex".
 const (
 	phaseComment = "commentary"
 	phaseFinal   = "final_answer"
 )
 
-// The variants of the responses format. They differ in their keys, in what they refuse, and in the
-// form of errors, which are those of chat-completions where nothing else is said.
+// Variants of the responses format. They differ in keys, checks and the form of errors, which by
+// default is that of chat-completions.
 var (
 	openAI = newVendor("completions responses", responses(refuseResponses))
 	azure  = newVendor("completions responses azure", responses(refuseResponses))
@@ -40,9 +40,9 @@ func responses(refuse func(call any) error) vendor {
 		},
 		fill: func(a *answer, b *block, name string) string {
 			switch {
-			case name == "encrypted": // what is encrypted at first is not all of it
+			case name == "encrypted": // the encrypted content is incomplete at first
 				return quote(a.p.encrypt(string(b.said)))
-			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"): // the phase of a message that is done
+			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"): // the phase of a complete message
 				return ""
 			case a.finish != "" && b == a.last():
 				return `"phase":"` + phaseFinal + `",`
@@ -52,7 +52,7 @@ func responses(refuse func(call any) error) vendor {
 	}
 }
 
-// refuseResponses finds what no variant takes.
+// refuseResponses rejects calls that no variant accepts.
 func refuseResponses(c any) error {
 	switch n := number(c, "max_output_tokens"); {
 	case n != 0 && n < 16:
@@ -87,7 +87,7 @@ func isSystem(item any) bool {
 	return text(item, "role") == "system" || text(item, "role") == "developer"
 }
 
-// isSaid reports whether an item is the model's.
+// isSaid reports whether an item is model output.
 func isSaid(item any) bool {
 	kind := text(item, "type")
 	return text(item, "role") == sideAssistant || kind == itemReasoning || kind == itemCall
@@ -108,7 +108,7 @@ func (p *prompt) addItems(items []any) error {
 	return nil
 }
 
-// addItem makes a turn of an item. The model's items in a row are one.
+// addItem converts an item to a turn. Consecutive items of the model are one turn.
 func (p *prompt) addItem(item any) error {
 	role, content := text(item, "role"), get(item, "content")
 	t := &turn{side: role}
@@ -155,5 +155,5 @@ func (p *prompt) addItem(item any) error {
 	return err
 }
 
-// encrypt stands for reasoning that its model alone can read.
+// encrypt returns a stand-in for reasoning that only its model can read.
 func (p *prompt) encrypt(thoughts string) string { return sign(p.model + " " + thoughts) }

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestResponsesBadCalls finds mistakes that the vendor refuses and that a forgiving stand-in
-// would hide.
+// TestResponsesBadCalls verifies the rejection of calls that the vendor rejects.
 func TestResponsesBadCalls(t *testing.T) {
 	const (
 		openAI, azure, codex = "/v1/responses", "/openai/v1/responses", "/backend-api/codex/responses"
@@ -54,7 +53,7 @@ func TestResponsesBadCalls(t *testing.T) {
 	}
 }
 
-// FuzzResponses looks for bodies that bring the handler down.
+// FuzzResponses searches for bodies that crash the handler.
 func FuzzResponses(f *testing.F) {
 	f.Add(`{"role":"user","content":"tokens=1"}`)
 	f.Add(`{"type":"reasoning","summary":[]},{"type":"function_call","call_id":"c","name":"a","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"r"}]}`)

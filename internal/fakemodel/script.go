@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// maxWords bounds what one action says.
+// maxWords limits the output of one action.
 const maxWords = 1_000_000
 
 // Finish reasons.
@@ -23,10 +23,10 @@ const (
 	finishFilter = "filter"
 )
 
-// step is what one response does.
+// step is the script of one response.
 type step struct {
 	actions []action
-	// status is 0 for none, retryAfter in seconds and negative for none.
+	// status is 0 for none. retryAfter is in seconds and negative for none.
 	status, retryAfter int
 	message            string
 	// times is 0 for always.
@@ -35,11 +35,11 @@ type step struct {
 	only string
 	// pace is the wait before each word.
 	pace time.Duration
-	// finish is empty where what is said decides.
+	// finish is empty if it follows from the output.
 	finish string
 }
 
-// action is one thing that a speaker does. A fault is left out where the step does not fail.
+// action is one action of a speaker. A fault is skipped in steps that do not fail.
 type action struct {
 	do    func(s *speaker, ctx context.Context) error
 	fault bool
@@ -56,7 +56,7 @@ func (s *step) say(text string) *step {
 	return s.do(func(sp *speaker, ctx context.Context) error { return sp.say(ctx, text) })
 }
 
-// parse returns the steps of a script, nil if the text is not one.
+// parse returns the steps of a script, or nil if the text is plain.
 func parse(text string) ([]*step, error) {
 	p := parser{rest: strings.TrimSpace(text)}
 	if name, _, ok := strings.Cut(p.word(), "="); !ok || commands[name] == nil {
@@ -81,10 +81,10 @@ func parse(text string) ([]*step, error) {
 	return steps, nil
 }
 
-// parser holds what is left of a script.
+// parser has the unread part of a script.
 type parser struct{ rest string }
 
-// word takes the next word. The quote of a text begins a word of its own.
+// word reads the next word. A quoted text is a word of its own.
 func (p *parser) word() string {
 	end := strings.IndexFunc(p.rest, unicode.IsSpace)
 	if quote := strings.Index(p.rest, `="`); quote >= 0 && (end < 0 || quote < end) {
@@ -98,7 +98,7 @@ func (p *parser) word() string {
 	return word
 }
 
-// value takes a JSON value.
+// value reads a JSON value.
 func (p *parser) value(v any) error {
 	d := json.NewDecoder(strings.NewReader(p.rest))
 	if err := d.Decode(v); err != nil {
@@ -108,7 +108,7 @@ func (p *parser) value(v any) error {
 	return nil
 }
 
-// command is how a word changes a step by its value, and by what follows it.
+// command changes a step. It may read further words.
 type command func(p *parser, s *step, value string) error
 
 var commands = map[string]command{
@@ -159,14 +159,14 @@ func within(low, high int, set func(*step, int)) command {
 	}
 }
 
-// words is a number of them.
+// words is a command with a number of words.
 func words(do func(*speaker, context.Context, int) error) command {
 	return within(0, maxWords, func(s *step, n int) {
 		s.do(func(sp *speaker, ctx context.Context) error { return do(sp, ctx, n) })
 	})
 }
 
-// fault is how a response ends after some words.
+// fault is a command that ends the response after some words.
 func fault(end func(context.Context) error) command {
 	return within(0, maxWords, func(s *step, n int) {
 		s.actions = append(s.actions, action{fault: true, do: func(sp *speaker, ctx context.Context) error {

@@ -7,19 +7,19 @@ import (
 	"github.com/parleyrun/parley/providers/eventstream"
 )
 
-// maxPending bounds what is said without a wait before it is sent, in bytes.
+// maxPending limits the unsent output in bytes.
 const maxPending = 32 << 10
 
-// sender writes the events of a stream, in most formats server-sent ones. They leave with deliver,
-// or with write at the end: words that nothing holds back leave in one piece, as those of a fast
-// vendor do. What is written once the caller is gone is lost; its context ends the response.
+// sender buffers the events of a stream, in most formats server-sent events. deliver flushes them, and
+// write sends them at the end. Output without waits so leaves in one piece, as from a fast vendor.
+// Errors of a closed connection are ignored; its context ends the response.
 type sender struct {
 	w       http.ResponseWriter
-	pending []byte // Whole events.
+	pending []byte // complete events
 	begun   bool
 }
 
-// add adds an event of a stream of a type, and sends what is waiting once that is much.
+// add appends an event, and writes when maxPending is reached.
 func (s *sender) add(contentType, before string, event []byte, after string) {
 	if !s.begun {
 		s.begun = true
@@ -32,7 +32,7 @@ func (s *sender) add(contentType, before string, event []byte, after string) {
 	}
 }
 
-// event adds a server-sent event, named or not.
+// event appends a server-sent event with an optional name.
 func (s *sender) event(name string, data []byte) {
 	before := "data: "
 	if name != "" {
@@ -41,7 +41,7 @@ func (s *sender) event(name string, data []byte) {
 	s.add("text/event-stream", before, data, "\n\n")
 }
 
-// frame adds an event in the binary framing of AWS.
+// frame appends an event in the binary framing of AWS.
 func (s *sender) frame(kind string, payload []byte) {
 	message := "event"
 	if strings.HasSuffix(kind, "Exception") {
@@ -53,15 +53,14 @@ func (s *sender) frame(kind string, payload []byte) {
 	s.add("application/vnd.amazon.eventstream", "", eventstream.AppendMessage(nil, headers, payload), "")
 }
 
-// deliver makes the caller see every event so far.
+// deliver flushes all events to the client.
 func (s *sender) deliver() {
 	if s.write(); s.begun {
 		_ = http.NewResponseController(s.w).Flush()
 	}
 }
 
-// write is deliver without a flush: the end of the handler does it, and that is one
-// write less.
+// write sends all events without a flush, which the end of the handler does; that saves a write.
 func (s *sender) write() {
 	if len(s.pending) > 0 {
 		_, _ = s.w.Write(s.pending)

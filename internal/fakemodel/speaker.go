@@ -11,12 +11,12 @@ import (
 var (
 	errBreak = errors.New("the script breaks the connection")
 	errFail  = errors.New("the script fails")
-	// errLimit ends a response early, but well.
+	// errLimit completes a response early, without an error.
 	errLimit = errors.New("the limit of output tokens is reached")
 )
 
-// speaker carries out one step. What was said is delivered before every wait, and before the
-// connection breaks.
+// speaker executes one step. It flushes the output before each wait, and before it closes the
+// connection.
 type speaker struct {
 	answer *answer
 	// pace is the wait before each word.
@@ -27,10 +27,10 @@ type speaker struct {
 	limited                         bool
 }
 
-// spent counts tokens.
+// spent returns the number of output tokens.
 func (s *speaker) spent() int { return s.said + s.thought + s.called }
 
-// perform returns errBreak, errFail, the error of ctx, or nil at a good end.
+// perform executes a step. It returns errBreak, errFail, the error of ctx, or nil.
 func (s *speaker) perform(ctx context.Context, st *step, faulty bool) error {
 	for _, a := range st.actions {
 		if a.fault && !faulty {
@@ -73,7 +73,7 @@ func (s *speaker) count(ctx context.Context, n int) error {
 	return nil
 }
 
-// say keeps the white space of text.
+// say outputs a text, with its white space.
 func (s *speaker) say(ctx context.Context, text string) error {
 	for word := range strings.SplitSeq(text, " ") {
 		if err := s.word(ctx, blockText, word, &s.said); err != nil {
@@ -83,7 +83,7 @@ func (s *speaker) say(ctx context.Context, text string) error {
 	return nil
 }
 
-// word says one word, of so many of its kind, with a space between it and the one before.
+// word outputs one word of a kind, after a space unless it is the first.
 func (s *speaker) word(ctx context.Context, kind, word string, before *int) error {
 	if err := s.token(ctx); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *speaker) think(ctx context.Context, n int) error {
 	return nil
 }
 
-// token waits for the pace and watches the limit.
+// token waits for the pace and checks the limit.
 func (s *speaker) token(ctx context.Context) error {
 	if limit := s.answer.p.maxTokens; limit > 0 && s.spent() >= limit {
 		return errLimit

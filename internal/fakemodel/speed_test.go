@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/internal/fakemodel"
 )
 
-// BenchmarkCall answers with 20 words at once, after a first turn and after many.
+// BenchmarkCall measures a response of 20 words, after one turn and after many.
 func BenchmarkCall(b *testing.B) {
 	for _, turns := range []int{1, 1000} {
 		b.Run(fmt.Sprint("turns=", turns), func(b *testing.B) {
@@ -30,7 +30,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// history is a call whose last message is the given turn of a conversation.
+// history returns a call with a number of turns.
 func history(turns int) []byte {
 	call := map[string]any{"model": "m", "stream": true, "stream_options": map[string]any{"include_usage": true}}
 	var messages []map[string]string

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// object is JSON whose keys come out sorted.
+// object is a JSON object, encoded with sorted keys.
 type object = map[string]any
 
-// get returns what a value has at a path of names between dots, nil if there is nothing.
+// get returns the value at a path of dot-separated names, or nil.
 func get(v any, path string) any {
 	for more := path != ""; more; {
 		var name string
@@ -35,7 +35,7 @@ func number(v any, path string) int {
 	return int(n)
 }
 
-// text is also that of a number.
+// text returns the text or number at a path as text.
 func text(v any, path string) string {
 	switch v := get(v, path).(type) {
 	case string:
@@ -46,7 +46,7 @@ func text(v any, path string) string {
 	return ""
 }
 
-// texts are those at the paths that a path stands for, in which * is every element of a list.
+// texts returns the texts at a path in which * matches each element of a list.
 func texts(v any, path string) []string {
 	path, rest, lists := strings.Cut(path, ".*.")
 	if !lists {
@@ -62,7 +62,7 @@ func texts(v any, path string) []string {
 	return all
 }
 
-// fits finds what a value has of another type than an example, or, if strict, has alone.
+// fits rejects values whose types differ from those of an example, and unknown members if strict.
 func fits(v, example any, strict bool) (err error) {
 	if v == nil || example == nil {
 		return nil
@@ -73,7 +73,7 @@ func fits(v, example any, strict bool) (err error) {
 		if !ok {
 			return errors.New("want an object")
 		}
-		var flawed string // The first by its name, of whatever order.
+		var flawed string // Report the first by name, so that errors are deterministic.
 		for name, member := range members {
 			of, known := example[name]
 			flaw := fits(member, of, strict)

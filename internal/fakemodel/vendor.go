@@ -13,27 +13,26 @@ import (
 	"strings"
 )
 
-// vendor is one format: where a call has what, what of it is refused, and how an answer is
-// written.
+// vendor is one format: the location of values in a call, the checks, and the encoding of responses.
 type vendor struct {
-	// says is what its file says. Of a call: key, the headers of the credential, of which the first
-	// that is there counts; takes, an example with the members that are checked, of
-	// which others are refused if it is strict; the paths limits, efforts, of which the first that is
-	// there counts, system and tools. Of an answer: see answer.
+	// forms is the content of its file. For calls: key lists the credential headers, of which the
+	// first one present counts; takes is an example with the validated members, which are the only
+	// allowed ones if strict is set; limits and efforts list paths, of which the first one present
+	// counts; system and tools are paths. For responses see [answer].
 	says  map[string]string
 	takes any
-	// read makes turns of a call. Its error is for status 400.
+	// read converts a call to turns. Its error causes status 400.
 	read func(p *prompt, call any) error
-	// fill is what stands for a name that is its alone.
+	// fill implements names that only this vendor's forms contain.
 	fill func(a *answer, b *block, name string) string
 }
 
 //go:embed vendors
 var vendors embed.FS
 
-// newVendor reads the files of a vendor, of which the later ones say what is other than in those before.
-// In a file a line is a key, a colon and what is said. It goes on in lines that begin with a tab;
-// lines of the same key are lines of the same.
+// newVendor reads the files of a vendor; later ones override earlier ones. A line has a key, a colon
+// and a form, and continues in lines that begin with a tab. Lines with the same key are lines of one
+// form.
 func newVendor(files string, v vendor) *vendor {
 	v.says = map[string]string{}
 	for file := range strings.FieldsSeq(files) {
@@ -58,7 +57,7 @@ func newVendor(files string, v vendor) *vendor {
 	return &v
 }
 
-// whole is a form with those that it names in it, and all other names in braces.
+// whole inlines the forms that a form names, and puts other names in braces.
 func (f *vendor) whole(form string) string {
 	return os.Expand(form, func(name string) string {
 		if named := f.says[name]; named != "" {
@@ -68,7 +67,7 @@ func (f *vendor) whole(form string) string {
 	})
 }
 
-// decode reads a call, of which p has what the URL says.
+// decode decodes a call. p has the values of the URL.
 func (f *vendor) decode(p *prompt, body []byte) error {
 	var c any
 	err := json.Unmarshal(body, &c)
@@ -97,8 +96,8 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 	return p.check()
 }
 
-// key returns the credential of a call: a header, of a bearer token the token, and of a signature,
-// which is not checked, the id of the key that made it.
+// key returns the credential of a call: a header, a bearer token, or the key id of a signature, which
+// is not verified.
 func (f *vendor) key(h http.Header) (key string) {
 	for name := range strings.FieldsSeq(f.says["key"]) {
 		key = cmp.Or(key, h.Get(name))
@@ -109,22 +108,22 @@ func (f *vendor) key(h http.Header) (key string) {
 	return strings.TrimPrefix(key, "Bearer ")
 }
 
-// errorName is the name of an error by its status.
+// errorName returns the name of an error by its status.
 func (f *vendor) errorName(status int) string {
 	return cmp.Or(f.says[fmt.Sprint("error ", status)], f.says[fmt.Sprint("error ", status/100)])
 }
 
-// failure is the body of an error.
+// failure returns the body of an error.
 func (f *vendor) failure(status int, message string) json.RawMessage {
 	a := &answer{of: f, p: &prompt{}, status: status, message: message}
 	return json.RawMessage(a.form(fmt.Sprint("failure ", status/100), nil))
 }
 
-// partsOf are the parts of a content by their types: the path of what each shows. Types with a +
-// are of what the model says, those with a - are not.
+// partsOf maps types of parts to the path of their content. Types with a + are allowed in model output
+// only, those with a - are not allowed there.
 type partsOf map[string]string
 
-// read adds content: a text, or parts.
+// read adds content: a text, or a list of parts.
 func (t *turn) read(content any, parts partsOf) error {
 	return t.each(content, func(part any) error {
 		kind, side := text(part, "type"), "-"
@@ -140,14 +139,14 @@ func (t *turn) read(content any, parts partsOf) error {
 			return fmt.Errorf("invalid value %q of a part of %s", kind, t.side)
 		case strings.HasPrefix(path, "image_url"):
 			return t.showURL(get(part, path))
-		case path != "thinking": // which need not be shown
+		case path != "thinking": // reasoning may be omitted
 			t.texts = append(t.texts, text(part, path))
 		}
 		return nil
 	})
 }
 
-// each adds content: a text, or parts that are each added by a function.
+// each adds content: a text, or a list of parts, which add converts.
 func (t *turn) each(content any, add func(part any) error) error {
 	switch content := content.(type) {
 	case nil:
@@ -166,5 +165,5 @@ func (t *turn) each(content any, add func(part any) error) error {
 	return fmt.Errorf("decode content: %T is neither a text nor a list", content)
 }
 
-// plainID is an id of a call as Claude and Gemini take it.
+// plainID matches call ids that Claude and Gemini accept.
 var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)

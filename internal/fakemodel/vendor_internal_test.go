@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFormsAreJSON fills all that the files of vendors say, of which calls of the other tests show
-// the most: a name that nothing stands for, or a comma too many, is told here.
+// TestFormsAreJSON fills in all forms of the vendors' files, most of which other tests use. It finds
+// undefined names and syntax errors.
 func TestFormsAreJSON(t *testing.T) {
 	object, filled := regexp.MustCompile(`^(?:[\w.]+ )?(\{.*)$`), 0
 	for name, f := range map[string]*vendor{

@@ -12,21 +12,19 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestVendorsTakeTurns changes the vendor at every turn, or between calls and their results,
-// through all formats forwards and backwards: each accepts what the others left behind, and
-// all of it in the end. A turn has reasoning, two calls at once, an image of the user and one
-// of a tool.
+// TestVendorsTakeTurns changes the vendor at each turn, or between calls and their results, through
+// all formats in both orders. Each must accept the history of the others. A turn has reasoning, two
+// parallel calls, an image of the user and one of a tool.
 func TestVendorsTakeTurns(t *testing.T) {
 	for name, away := range map[string]int{"each its own": 0, "each what another began": 1} {
 		t.Run(name, func(t *testing.T) { takeTurns(t, away) })
 	}
 }
 
-// foreignIDs are the forms in which some vendors begin those of their calls, the same ones in
-// every reply.
+// foreignIDs are prefixes of call ids of some vendors, which repeat them in each reply.
 var foreignIDs = []string{"functions.0:", "call_" + strings.Repeat("0123456789", 8) + "|", "toolu_01", "ünlike "}
 
-// takeTurns has results answered by the vendor who is so many turns away from who called.
+// takeTurns lets the vendor that is so many positions away answer the results of a call.
 func takeTurns(t *testing.T, away int) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes(fakemodel.PictureHead)}
 	ask := user(`reasoning=2 say="One moment." tool=a {"città":"<Nîmes>"} tool=b then say="Done with both."`)
@@ -36,9 +34,9 @@ func takeTurns(t *testing.T, away int) {
 		c := start(t, api, nil)
 		switch c.of.Provider = api; {
 		case strings.HasPrefix(api, "google-"):
-			c.of.ID = "gemini-3-pro" // which checks what it has signed
+			c.of.ID = "gemini-3-pro" // a model that verifies its signatures
 		case api == openairesponses.APICodex:
-			c.of.ID = "gpt-5.3-codex" // which has phases
+			c.of.ID = "gpt-5.3-codex" // a model with phases
 		}
 		clients[api] = c
 	}
@@ -73,8 +71,8 @@ func takeTurns(t *testing.T, away int) {
 	}
 }
 
-// TestRepliesThatAreThoughtsAlone: a limit ends the first before it says a word, and it is
-// accepted by who has thought it.
+// TestRepliesThatAreThoughtsAlone verifies that a reply cut by a limit during reasoning is accepted as
+// history of its model.
 func TestRepliesThatAreThoughtsAlone(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		ask := user("reasoning=20")
@@ -83,8 +81,8 @@ func TestRepliesThatAreThoughtsAlone(t *testing.T) {
 	})
 }
 
-// reply asks and returns what was said, as a runtime keeps it. No call may be refused, which a
-// codec would mend by another.
+// reply makes a call and returns the reply as a runtime stores it. A rejected call fails the test,
+// because codecs may retry with another.
 func (c *client) reply(t *testing.T, history []providers.Message, o providers.Options) providers.Message {
 	t.Helper()
 	events, failure, broken := providertest.Collect(c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, o))
@@ -99,7 +97,7 @@ func (c *client) reply(t *testing.T, history []providers.Message, o providers.Op
 	return providertest.Said(c.of.Spec(), events)
 }
 
-// TestChoicesOfAuthors: what a codec makes of them its vendor takes.
+// TestChoicesOfAuthors verifies that vendors accept the codecs' encoding of tool choices.
 func TestChoicesOfAuthors(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		temperature := 0.5

@@ -21,7 +21,7 @@ func post(path, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestWhole asks for answers that are not streamed, which the codecs never do.
+// TestWhole requests responses without streaming, which the codecs never do.
 func TestWhole(t *testing.T) {
 	script := `reasoning=1 say=\"Hi.\" tool=a {\"n\":1}`
 	tests := map[string]struct{ path, body, want string }{
@@ -82,8 +82,7 @@ func TestSameCallSameBytes(t *testing.T) {
 	}
 }
 
-// TestBadCalls finds mistakes that vendors refuse and that a forgiving stand-in
-// would hide.
+// TestBadCalls verifies the rejection of calls that vendors reject.
 func TestBadCalls(t *testing.T) {
 	const completions, messages, mistral = "/v1/chat/completions", "/v1/messages", "/mistral/v1/chat/completions"
 	called := `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"a","arguments":"{}"}}]}`
@@ -154,7 +153,7 @@ func TestBadCalls(t *testing.T) {
 	}
 }
 
-// refused checks that a call is answered with status 400, and why.
+// refused expects status 400 with a reason.
 func refused(t *testing.T, path, body, why string) {
 	t.Helper()
 	if w := post(path, body); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), why) {
@@ -168,7 +167,7 @@ func TestUnknownPath(t *testing.T) {
 	}
 }
 
-// FuzzCalls looks for bodies that bring the handler down.
+// FuzzCalls searches for bodies that crash the handler.
 func FuzzCalls(f *testing.F) {
 	for _, script := range []string{
 		"tokens=3", `say="a b"`, `tool=a {"n":1} tool=b then say="x"`, "status=429 retry-after=1 times=2", "fail=1", "reasoning=2 finish=tool",
@@ -192,8 +191,8 @@ func FuzzCalls(f *testing.F) {
 	})
 }
 
-// answer allows what ends a response early: a script that breaks the connection,
-// and a caller that leaves, since a script may wait for ever.
+// answer allows responses that end early: scripts that close the connection, and clients that leave,
+// since a script may wait forever.
 func answer(t *testing.T, path, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -210,11 +209,11 @@ func answer(t *testing.T, path, body string) {
 	}
 }
 
-// pieces records what reaches the connection before the handler returns, or waits.
+// pieces records the writes before the handler returns or waits.
 type pieces struct {
 	http.ResponseWriter
 	writes, flushes int
-	flushed         chan struct{} // A token per flush, for scripts that wait.
+	flushed         chan struct{} // one token per flush, for scripts that wait
 }
 
 func (p *pieces) Write(b []byte) (int, error) {
@@ -228,7 +227,7 @@ func (p *pieces) FlushError() error {
 	return nil
 }
 
-// TestPieces: words leave together, unless something holds them back.
+// TestPieces verifies that output without waits leaves in one piece.
 func TestPieces(t *testing.T) {
 	for _, tt := range []struct {
 		name, script    string
@@ -260,7 +259,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestHangSpeaksFirst: what was said before a wait without an end has arrived.
+// TestHangSpeaksFirst verifies that the output before a stall arrives.
 func TestHangSpeaksFirst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRecorder()
