@@ -126,7 +126,7 @@ func (a *answer) end(finish string, u usage) {
 func (a *answer) fail(message string) {
 	a.begin()
 	a.status, a.message = 500, message
-	if a.of.says["fail"] == "" {
+	if a.of.forms["fail"] == "" {
 		a.write("failure 5", nil)
 	}
 	a.write("fail", nil)
@@ -145,7 +145,7 @@ func (a *answer) write(form string, b *block) {
 			a.event, line, _ = strings.Cut(line, " ")
 		}
 		a.data = a.appendForm(a.data[:0], line, b)
-		if a.events++; a.of.says["framed"] != "" {
+		if a.events++; a.of.forms["framed"] != "" {
 			a.out.frame(a.event, a.data)
 		} else {
 			a.out.event(a.event, a.data)
@@ -155,7 +155,7 @@ func (a *answer) write(form string, b *block) {
 
 func (a *answer) lookUp(form string) string {
 	kind, rest, _ := strings.Cut(form, " ")
-	return cmp.Or(a.of.says[form], a.of.says[rest], a.of.says[kind])
+	return cmp.Or(a.of.forms[form], a.of.forms[rest], a.of.forms[kind])
 }
 
 func (a *answer) form(form string, b *block) string {

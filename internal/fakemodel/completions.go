@@ -11,7 +11,7 @@ import (
 // completions is the chat-completions format.
 var completions = newVendor("completions", vendor{read: func(p *prompt, c any) error {
 	if p.stream && get(c, "stream_options.include_usage") != true {
-		return errors.New("stream_options.include_usage is missing: the usage would be lost")
+		return errors.New("stream_options.include_usage is missing; without it the usage is lost")
 	}
 	return p.chat(c, partsOf{"text": "text", "image_url": "image_url.url"})
 }})

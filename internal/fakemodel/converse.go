@@ -50,7 +50,7 @@ func converseBlocks(content any) ([]any, error) {
 			}
 			blocks = append(blocks, object{"type": "tool_result", "tool_use_id": id, "content": inner})
 		default:
-			return nil, errors.New("a block has no known member")
+			return nil, errors.New("block has no known member")
 		}
 	}
 	return blocks, nil

@@ -222,15 +222,15 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-func TestErrorsCarryTheWords(t *testing.T) {
+func TestErrorMessages(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		_, failure := c.ask(t, providers.Options{}, user("status=429 retry-after=7"))
 		if failure == nil || failure.RetryAfter != 7*time.Second || !strings.Contains(string(failure.Body), fakemodel.ErrorText) {
-			t.Errorf("refusal is %v after %v, want the model's words after 7s", failure, failure.RetryAfter)
+			t.Errorf("got error %v with retry after %v, want the script's message after 7s", failure, failure.RetryAfter)
 		}
 		_, failure = c.ask(t, providers.Options{}, user(`fail=1 message="my own words"`))
 		if failure == nil || !strings.Contains(string(failure.Body), "my own words") {
-			t.Errorf("failure is %v, want the script's words", failure)
+			t.Errorf("got error %v, want the script's message", failure)
 		}
 	})
 }
@@ -241,28 +241,28 @@ func TestTimesCountsByText(t *testing.T) {
 			prompt := user("truncate=1 times=2 tokens=2 note=" + note)
 			for i, want := range []providers.ErrorKind{providers.KindTruncated, providers.KindTruncated, "", ""} {
 				if got, _ := c.ask(t, providers.Options{}, prompt); got.Kind != want || want == "" && got.Text != "w1 w2" {
-					t.Errorf("call %d of %s is %+v, want kind %q", i, note, got, want)
+					t.Errorf("call %d of %s: got %+v, want kind %q", i, note, got, want)
 				}
 			}
 		}
 	})
 }
 
-func TestOnlyNamesWhoFails(t *testing.T) {
+func TestOnlySelectsModel(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		prompt := user("status=401 times=1 only=m2 tokens=1")
 		if got, _ := c.ask(t, providers.Options{}, prompt); got.Text != "w1" {
-			t.Errorf("m1 answered %+v, want a word", got)
+			t.Errorf("m1: got %+v, want a word", got)
 		}
 		// Calls of another model do not count.
 		c.of.ID = "m2"
 		for i, want := range []providers.ErrorKind{providers.KindAuth, ""} {
 			if got, _ := c.ask(t, providers.Options{}, prompt); got.Kind != want {
-				t.Errorf("call %d of m2 is %+v, want kind %q", i, got, want)
+				t.Errorf("call %d of m2: got %+v, want kind %q", i, got, want)
 			}
 		}
 		if got, _ := c.ask(t, providers.Options{}, user("only= tokens=1")); got.Kind != providers.KindInvalidRequest {
-			t.Errorf("without a name: %+v, want a refusal", got)
+			t.Errorf("without a name: got %+v, want a rejection", got)
 		}
 	})
 }
@@ -338,14 +338,14 @@ func TestGoogleChecksSignatures(t *testing.T) {
 					}
 				}
 				if len(results.Parts) != calls {
-					t.Fatalf("step %d: said %+v", step, reply)
+					t.Fatalf("step %d: got %+v", step, reply)
 				}
 				history = append(history, reply, results)
 			}
 			for _, id := range []string{"gemini-3-flash", "gemini-2.5-pro"} { // other models, one without call ids
 				c.of.ID = id
 				if got, failure := c.ask(t, providers.Options{}, append(history, user("tokens=1"))...); got.Text != "w1" {
-					t.Errorf("%s: %+v, %s", id, got, failureBody(failure))
+					t.Errorf("%s: got %+v, %s", id, got, failureBody(failure))
 				}
 			}
 		})
@@ -401,10 +401,10 @@ func TestContentFilter(t *testing.T) {
 func TestKeyIsChecked(t *testing.T) {
 	all(t, &fakemodel.Options{Key: "right"}, func(t *testing.T, c *client) {
 		if got, _ := c.ask(t, providers.Options{APIKey: "wrong"}, user("tokens=1")); got.Kind != providers.KindAuth {
-			t.Errorf("wrong key: %+v, want kind %s", got, providers.KindAuth)
+			t.Errorf("wrong key: got %+v, want kind %s", got, providers.KindAuth)
 		}
 		if got, _ := c.ask(t, providers.Options{APIKey: "right"}, user("tokens=1")); got.Text != "w1" {
-			t.Errorf("right key: %+v, want the answer", got)
+			t.Errorf("right key: got %+v, want an answer", got)
 		}
 	})
 }
@@ -427,12 +427,12 @@ func TestHoldWaitsForItsGate(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := resp.Body.Close(); err != nil || resp.StatusCode != 204 {
-					t.Fatalf("release: %d, %v", resp.StatusCode, err)
+					t.Fatalf("release: got %d, %v", resp.StatusCode, err)
 				}
 			}
 		}
 		if text != "w1 w2" {
-			t.Errorf("said %q, want both words", text)
+			t.Errorf("got %q, want both words", text)
 		}
 	})
 }
@@ -453,12 +453,12 @@ func TestGateAnswersOnceReleased(t *testing.T) {
 	c.model.Release("b")
 	select {
 	case got := <-answered:
-		t.Fatalf("status %d before the release", got)
+		t.Fatalf("got status %d before the release", got)
 	default:
 	}
 	c.model.Release("a")
 	if got := <-answered; got != http.StatusNoContent {
-		t.Errorf("status %d, want 204", got)
+		t.Errorf("got status %d, want 204", got)
 	}
 }
 
@@ -498,10 +498,10 @@ func TestRequestsAreRemembered(t *testing.T) {
 			t.Errorf("over the wire (-want +got):\n%s", diff)
 		}
 		if len(got) != 2 || got[0].Prompt != "number 1" || got[1].Prompt != "number 2" {
-			t.Fatalf("remembered %+v, want the latest two", got)
+			t.Fatalf("got requests %+v, want the latest two", got)
 		}
 		if r := got[1]; r.Model != "m1" || r.System != "Be brief." || r.Effort == "" || r.Messages != 1 || !cmp.Equal(r.Tools, []string{"time"}) {
-			t.Errorf("remembered %+v", r)
+			t.Errorf("got request %+v", r)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func (m *Model) answerGoogle(w http.ResponseWriter, r *http.Request) {
 // grant implements the metadata server of the vendor's machines.
 func (m *Model) grant(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Metadata-Flavor") != "Google" {
-		http.Error(w, "the header Metadata-Flavor is missing", http.StatusForbidden)
+		http.Error(w, "header Metadata-Flavor is missing", http.StatusForbidden)
 		return
 	}
 	writeJSON(w, http.StatusOK, object{"access_token": cmp.Or(m.options.Key, "token"), "expires_in": 3599, "token_type": "Bearer"})
@@ -129,9 +129,9 @@ func (p *prompt) googleCall(part any, signature string, n int) (call, error) {
 	c := call{text(part, "id"), text(part, "name"), string(encode(args))}
 	switch _, ok := args.(object); {
 	case !ok:
-		return c, fmt.Errorf("args of call %q are no object", c.name)
+		return c, fmt.Errorf("args of call %q are not an object", c.name)
 	case p.signs() && !plainID.MatchString(c.id):
-		return c, fmt.Errorf("call %q has no id, or none that is plain", c.name)
+		return c, fmt.Errorf("call %q has no valid id", c.name)
 	case !p.numbers() && c.id != "":
 		return c, fmt.Errorf("unknown name \"id\" at call %q", c.name)
 	case p.signs() && n == 0 && signature == "":
@@ -157,9 +157,9 @@ func (p *prompt) addResponses(parts []any) error {
 		id, inner := text(r, "id"), list(r, "parts")
 		switch {
 		case r == nil || text(r, "name") != open[i].name || (id == "") == p.signs():
-			return fmt.Errorf("part %d is no response of %q", i, open[i].name)
+			return fmt.Errorf("part %d is not a response of %q", i, open[i].name)
 		case len(inner) > 0 && !p.signs():
-			return errors.New("function responses of this model take no parts")
+			return errors.New("function responses of this model must not have parts")
 		}
 		t := turn{side: sideTool, result: cmp.Or(id, open[i].id), texts: []string{text(r, "response.output") + text(r, "response.error")}}
 		if err := t.each(inner, t.addPart); err != nil {

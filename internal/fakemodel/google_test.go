@@ -30,7 +30,7 @@ func TestGoogleWhole(t *testing.T) {
 	}
 	var got map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("status %d, %v: %s", w.Code, err, w.Body)
+		t.Fatalf("got status %d, %v: %s", w.Code, err, w.Body)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -41,7 +41,7 @@ func TestGoogleSameCallSameBytes(t *testing.T) {
 	body := `{"contents":[{"role":"user","parts":[{"text":"reasoning=2 tokens=3 tool=a"}]}]}`
 	first, second := post(googleStream, body), post(googleStream, body)
 	if first.Code != http.StatusOK || first.Header().Get("Content-Type") != "text/event-stream" || !strings.Contains(first.Body.String(), "thoughtSignature") {
-		t.Errorf("%d %v %s", first.Code, first.Header(), first.Body)
+		t.Errorf("got %d %v %s", first.Code, first.Header(), first.Body)
 	}
 	if diff := cmp.Diff(first.Body.String(), second.Body.String()); diff != "" {
 		t.Errorf("(-first +second):\n%s", diff)
@@ -70,22 +70,22 @@ func TestGoogleBadCalls(t *testing.T) {
 		"call left open":       {googleStream, called, "last message"},
 		"answers nothing":      {googleStream, `{"role":"user","parts":[{"functionResponse":{"id":"c","name":"a","response":{}}}]}`, "not equal"},
 		"answered apart":       {googleStream, asks + `{"role":"model","parts":[{"functionCall":{"id":"c","name":"a","args":{}},` + skips + `},{"functionCall":{"id":"d","name":"a","args":{}}}]}` + answers, "not equal"},
-		"another's answer":     {googleStream, called + strings.Replace(answers, `"a"`, `"b"`, 1), `no response of \"a\"`},
+		"another's answer":     {googleStream, called + strings.Replace(answers, `"a"`, `"b"`, 1), `not a response of \"a\"`},
 		"not signed":           {googleStream, strings.Replace(called, ","+skips, "", 1) + answers, "missing a thought_signature"},
 		"signed by another":    {googleStream, strings.Replace(called, "skip_thought", "x", 1) + answers, "not valid"},
 		"text by another":      {googleStream, asks + `{"role":"model","parts":[{"text":"a","thoughtSignature":"x"}]}`, "not valid"},
-		"no id":                {googleStream, strings.Replace(called, `"id":"c",`, "", 1) + answers, "has no id"},
-		"id of another":        {googleStream, strings.Replace(called, `"id":"c"`, `"id":"c:0"`, 1) + answers, "none that is plain"},
+		"no id":                {googleStream, strings.Replace(called, `"id":"c",`, "", 1) + answers, "has no valid id"},
+		"id of another":        {googleStream, strings.Replace(called, `"id":"c"`, `"id":"c:0"`, 1) + answers, "no valid id"},
 		"call after its text":  {googleStream, strings.Replace(called, `{"role":"model"`, `{"role":"model","parts":[{"text":"a"}]},{"role":"model"`, 1) + answers, "immediately after"},
-		"args no object":       {googleStream, strings.Replace(called, `"args":{}`, `"args":7`, 1) + answers, "no object"},
+		"args no object":       {googleStream, strings.Replace(called, `"args":{}`, `"args":7`, 1) + answers, "not an object"},
 		"id of an older model": {googleOlder, called + answers, "unknown name"},
-		"picture in a result":  {googleOlder, older + `,{"role":"user","parts":[{"functionResponse":{"name":"a","response":{},"parts":[{"text":"x"}]}}]}`, "take no parts"},
+		"picture in a result":  {googleOlder, older + `,{"role":"user","parts":[{"functionResponse":{"name":"a","response":{},"parts":[{"text":"x"}]}}]}`, "must not have parts"},
 		"no array wanted":      {strings.TrimSuffix(googleStream, "?alt=sse"), asks + `{"role":"user","parts":[{"text":"x"}]}`, "alt=sse"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, tt.path, `{"contents":[`+tt.contents+`]}`, tt.want) })
 	}
 	if w := post("/v1beta/models/m:countTokens", "{}"); w.Code != http.StatusNotFound {
-		t.Errorf("another method: status %d, want 404", w.Code)
+		t.Errorf("other method: got status %d, want 404", w.Code)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestMetadataServer(t *testing.T) {
 		w := httptest.NewRecorder()
 		fakemodel.New(&fakemodel.Options{Key: "right"}).ServeHTTP(w, r)
 		if !strings.Contains(w.Body.String(), want) || (w.Code == http.StatusOK) != (flavor != "") {
-			t.Errorf("%q: %d %s", flavor, w.Code, w.Body)
+			t.Errorf("%q: got %d %s", flavor, w.Code, w.Body)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (p *prompt) sides(c any, blocks func(content any) ([]any, error)) (begun st
 	for i, m := range list(c, "messages") {
 		role := text(m, "role")
 		if role == before || role != sideUser && role != sideAssistant {
-			return "", fmt.Errorf("message %d: role %q where the sides must alternate", i, role)
+			return "", fmt.Errorf("message %d: got role %q, but roles must alternate", i, role)
 		}
 		content, err := blocks(get(m, "content"))
 		if err == nil {
@@ -106,7 +106,7 @@ func (t *turn) addBlock(b any) error {
 	case "tool_use":
 		id := text(b, "id")
 		if _, ok := get(b, "input").(object); !ok || !plainID.MatchString(id) {
-			return fmt.Errorf("input of call %q is no object, or its id not plain", id)
+			return fmt.Errorf("input of call %q is not an object, or its id is invalid", id)
 		}
 		t.calls = append(t.calls, call{id, text(b, "name"), string(encode(get(b, "input")))})
 	default:

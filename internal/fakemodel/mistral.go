@@ -18,7 +18,7 @@ var mistral = newVendor("mistral", vendor{
 		}
 		return p.chat(c, partsOf{"text": "text", "+thinking": "thinking", "-image_url": "image_url"})
 	},
-	fill: func(a *answer, _ *block, _ string) string { // the only name is that of a content
+	fill: func(a *answer, _ *block, _ string) string { // fills the only name, $content
 		if a.said(blockThinking) == "" {
 			return quote(a.said(blockText))
 		}
@@ -38,7 +38,7 @@ func checkMistral(m any, before string) error {
 	}
 	for _, id := range ids {
 		if !mistralID.MatchString(id) {
-			return fmt.Errorf("id %q of a call has not nine letters and digits", id)
+			return fmt.Errorf("call id %q must have nine letters and digits", id)
 		}
 	}
 	switch {

@@ -69,7 +69,7 @@ func (p *prompt) check() error {
 		}
 		for _, c := range t.calls {
 			if c.id == "" || c.name == "" || slices.Contains(open, c.id) {
-				return fmt.Errorf("message %d: call %q of %q: ids are needed, and differ", i, c.id, c.name)
+				return fmt.Errorf("message %d: call %q of %q: id is missing or repeated", i, c.id, c.name)
 			}
 			open = append(open, c.id)
 		}
@@ -78,7 +78,7 @@ func (p *prompt) check() error {
 	case n == 0:
 		return errors.New("messages are missing")
 	case p.turns[n-1].side == sideAssistant || len(open) > 0:
-		return errors.New("the last message must be a user's or answer all calls")
+		return errors.New("the last message must be of a user or answer all calls")
 	}
 	return nil
 }
@@ -195,11 +195,11 @@ func (t *turn) show(mediaType, data string) error {
 func (t *turn) showURL(v any) error {
 	url, ok := v.(string)
 	if !ok {
-		return errors.New("decode content: image_url is no text")
+		return errors.New("decode content: image_url is not a text")
 	}
 	mediaType, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
 	if !ok || t.show(mediaType, data) != nil {
-		return errors.New("image_url is no data URL of base64")
+		return errors.New("image_url is not a base64 data URL")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func refuseResponses(c any) error {
 	case has(c, "reasoning") && has(c, "temperature"):
 		return errors.New("unsupported parameter: 'temperature' is not supported with this model")
 	case has(c, "reasoning") && !slices.Contains(list(c, "include"), any("reasoning.encrypted_content")):
-		return errors.New("include lacks reasoning.encrypted_content: the reasoning would be lost")
+		return errors.New("include lacks reasoning.encrypted_content; without it the reasoning is lost")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (p *prompt) addItem(item any) error {
 			return fmt.Errorf("unknown phase %q", text(item, "phase"))
 		}
 	default:
-		return fmt.Errorf("unknown type %q of an item", kind)
+		return fmt.Errorf("unknown item type %q", kind)
 	}
 	err := t.read(content, partsOf{"+output_text": "text", "-input_text": "text", "-input_image": "image_url"})
 	switch {

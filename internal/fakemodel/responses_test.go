@@ -20,7 +20,7 @@ func TestResponsesBadCalls(t *testing.T) {
 		"no input":             {openAI, ``, ``, "messages are missing"},
 		"ends with answer":     {azure, says, ``, "last message"},
 		"unknown role":         {openAI, `{"role":"tool","content":"x"}`, ``, "unknown role"},
-		"unknown item":         {openAI, asks + `,{"type":"call"}`, ``, "unknown type"},
+		"unknown item":         {openAI, asks + `,{"type":"call"}`, ``, "unknown item type"},
 		"unknown member":       {openAI, asks, `,"messages":[]`, "unknown field"},
 		"id of an item":        {openAI, strings.Replace(calls, `"name"`, `"id":"x","name"`, 1), ``, "unknown field"},
 		"late system":          {openAI, asks + `,{"role":"developer","content":"x"}`, ``, "must come first"},

@@ -72,7 +72,7 @@ func parse(text string) ([]*step, error) {
 		}
 		name, value, ok := strings.Cut(word, "=")
 		if !ok || commands[name] == nil {
-			return nil, fmt.Errorf("script: %q is no command", word)
+			return nil, fmt.Errorf("script: unknown command %q", word)
 		}
 		if err := commands[name](&p, steps[len(steps)-1], value); err != nil {
 			return nil, fmt.Errorf("script: %s=%s: %w", name, value, err)

@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	errBreak = errors.New("the script breaks the connection")
-	errFail  = errors.New("the script fails")
+	errBreak = errors.New("connection closed by the script")
+	errFail  = errors.New("failed by the script")
 	// errLimit completes a response early, without an error.
-	errLimit = errors.New("the limit of output tokens is reached")
+	errLimit = errors.New("output token limit reached")
 )
 
 // speaker executes one step. It flushes the output before each wait, and before it closes the

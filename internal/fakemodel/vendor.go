@@ -19,7 +19,7 @@ type vendor struct {
 	// first one present counts; takes is an example with the validated members, which are the only
 	// allowed ones if strict is set; limits and efforts list paths, of which the first one present
 	// counts; system and tools are paths. For responses see [answer].
-	says  map[string]string
+	forms map[string]string
 	takes any
 	// read converts a call to turns. Its error causes status 400.
 	read func(p *prompt, call any) error
@@ -34,7 +34,7 @@ var vendors embed.FS
 // and a form, and continues in lines that begin with a tab. Lines with the same key are lines of one
 // form.
 func newVendor(files string, v vendor) *vendor {
-	v.says = map[string]string{}
+	v.forms = map[string]string{}
 	for file := range strings.FieldsSeq(files) {
 		text, err := vendors.ReadFile("vendors/" + file + ".txt")
 		if err != nil {
@@ -46,13 +46,13 @@ func newVendor(files string, v vendor) *vendor {
 				own[key] = strings.TrimPrefix(own[key]+"\n"+value, "\n")
 			}
 		}
-		maps.Copy(v.says, own)
+		maps.Copy(v.forms, own)
 	}
-	for key, form := range v.says {
-		v.says[key] = v.whole(form)
+	for key, form := range v.forms {
+		v.forms[key] = v.whole(form)
 	}
-	if err := json.Unmarshal([]byte(v.says["takes"]), &v.takes); err != nil {
-		panic(fmt.Sprintf("fakemodel: what %s takes: %v", files, err))
+	if err := json.Unmarshal([]byte(v.forms["takes"]), &v.takes); err != nil {
+		panic(fmt.Sprintf("fakemodel: decode takes of %s: %v", files, err))
 	}
 	return &v
 }
@@ -60,7 +60,7 @@ func newVendor(files string, v vendor) *vendor {
 // whole inlines the forms that a form names, and puts other names in braces.
 func (f *vendor) whole(form string) string {
 	return os.Expand(form, func(name string) string {
-		if named := f.says[name]; named != "" {
+		if named := f.forms[name]; named != "" {
 			return f.whole(named)
 		}
 		return "${" + name + "}"
@@ -72,7 +72,7 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 	var c any
 	err := json.Unmarshal(body, &c)
 	if err == nil {
-		err = fits(c, f.takes, f.says["strict"] != "")
+		err = fits(c, f.takes, f.forms["strict"] != "")
 	}
 	if err != nil {
 		return fmt.Errorf("decode call: %w", err)
@@ -80,16 +80,16 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 	if p.model == "" {
 		p.model, p.stream = text(c, "model"), get(c, "stream") == true
 	}
-	for path := range strings.FieldsSeq(f.says["limits"]) {
+	for path := range strings.FieldsSeq(f.forms["limits"]) {
 		p.maxTokens = max(p.maxTokens, number(c, path))
 	}
-	for path := range strings.FieldsSeq(f.says["efforts"]) {
+	for path := range strings.FieldsSeq(f.forms["efforts"]) {
 		p.effort = cmp.Or(p.effort, text(c, path))
 	}
-	for path := range strings.FieldsSeq(f.says["system"]) {
+	for path := range strings.FieldsSeq(f.forms["system"]) {
 		p.system += strings.Join(texts(c, path), "")
 	}
-	p.tools = texts(c, f.says["tools"])
+	p.tools = texts(c, f.forms["tools"])
 	if err := f.read(p, c); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 // key returns the credential of a call: a header, a bearer token, or the key id of a signature, which
 // is not verified.
 func (f *vendor) key(h http.Header) (key string) {
-	for name := range strings.FieldsSeq(f.says["key"]) {
+	for name := range strings.FieldsSeq(f.forms["key"]) {
 		key = cmp.Or(key, h.Get(name))
 	}
 	if _, signer, ok := strings.Cut(key, "Credential="); ok {
@@ -110,7 +110,7 @@ func (f *vendor) key(h http.Header) (key string) {
 
 // errorName returns the name of an error by its status.
 func (f *vendor) errorName(status int) string {
-	return cmp.Or(f.says[fmt.Sprint("error ", status)], f.says[fmt.Sprint("error ", status/100)])
+	return cmp.Or(f.forms[fmt.Sprint("error ", status)], f.forms[fmt.Sprint("error ", status/100)])
 }
 
 // failure returns the body of an error.

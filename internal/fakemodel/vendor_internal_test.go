@@ -15,13 +15,13 @@ func TestFormsAreJSON(t *testing.T) {
 		"completions": completions, "mistral": mistral, "messages": messages, "converse": converse, "google": google,
 		"openai": openAI, "azure": azure, "codex": codex,
 	} {
-		for key, form := range f.says {
+		for key, form := range f.forms {
 			for _, kind := range []string{blockText, blockThinking, blockCall} {
 				b := &block{kind: kind, said: []byte("{}"), id: "c1", name: "n"}
 				a := &answer{of: f, p: &prompt{model: "gemini-3-codex"}, blocks: []*block{b}, finish: finishStop, status: 500}
 				for line := range strings.SplitSeq(string(a.appendForm(nil, form, b)), "\n") {
 					if found := object.FindStringSubmatch(line); found != nil && !json.Valid([]byte(found[1])) {
-						t.Errorf("%s says in %q what is no JSON: %s", name, key, found[1])
+						t.Errorf("%s: form %q is not JSON: %s", name, key, found[1])
 					}
 					filled++
 				}
@@ -29,6 +29,6 @@ func TestFormsAreJSON(t *testing.T) {
 		}
 	}
 	if filled < 500 {
-		t.Errorf("only %d forms were filled", filled)
+		t.Errorf("got %d forms, want at least 500", filled)
 	}
 }

@@ -59,7 +59,7 @@ func takeTurns(t *testing.T, away int) {
 				}
 			}
 			if len(results.Parts) != calls {
-				t.Fatalf("turn %d, %s: said %+v, want %d calls", n, api, reply, calls)
+				t.Fatalf("turn %d, %s: got %+v, want %d calls", n, api, reply, calls)
 			}
 			if history = append(history, reply); calls > 0 {
 				history = append(history, results)
@@ -71,9 +71,9 @@ func takeTurns(t *testing.T, away int) {
 	}
 }
 
-// TestRepliesThatAreThoughtsAlone verifies that a reply cut by a limit during reasoning is accepted as
+// TestRepliesOfReasoningOnly verifies that a reply cut by a limit during reasoning is accepted as
 // history of its model.
-func TestRepliesThatAreThoughtsAlone(t *testing.T) {
+func TestRepliesOfReasoningOnly(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		ask := user("reasoning=20")
 		reply := c.reply(t, []providers.Message{ask}, providers.Options{MaxTokens: 16})
@@ -87,11 +87,11 @@ func (c *client) reply(t *testing.T, history []providers.Message, o providers.Op
 	t.Helper()
 	events, failure, broken := providertest.Collect(c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, o))
 	if failure != nil || broken != nil {
-		t.Fatalf("%s: %v, %s, %v", c.of.API, failure, failureBody(failure), broken)
+		t.Fatalf("%s: got %v, %s, %v", c.of.API, failure, failureBody(failure), broken)
 	}
 	for _, r := range c.model.Requests() {
 		if r.Refused != "" {
-			t.Fatalf("%s refused a call: %s", c.of.API, r.Refused)
+			t.Fatalf("%s: got a rejected call: %s", c.of.API, r.Refused)
 		}
 	}
 	return providertest.Said(c.of.Spec(), events)
@@ -106,7 +106,7 @@ func TestChoicesOfAuthors(t *testing.T) {
 			o := providers.Options{Temperature: &temperature, Stop: []string{"END"}, ToolChoice: choice}
 			got, failure := c.send(t.Context(), t, req, o)
 			if unsent := failure != nil && failure.Status == 0; got.Text != "w1" && !unsent {
-				t.Errorf("%q: %+v, %s", choice, got, failureBody(failure))
+				t.Errorf("%q: got %+v, %s", choice, got, failureBody(failure))
 			}
 		}
 	})

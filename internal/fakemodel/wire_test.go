@@ -56,7 +56,7 @@ func TestWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-				t.Fatalf("status %d, %v: %s", w.Code, err, w.Body)
+				t.Fatalf("got status %d, %v: %s", w.Code, err, w.Body)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s\n%s", diff, w.Body)
@@ -74,7 +74,7 @@ func TestSameCallSameBytes(t *testing.T) {
 	} {
 		first, second := post(path, body), post(path, body)
 		if first.Code != http.StatusOK || first.Header().Get("Content-Type") != "text/event-stream" || first.Body.Len() == 0 {
-			t.Errorf("%s: %d %v %s", path, first.Code, first.Header(), first.Body)
+			t.Errorf("%s: got %d %v %s", path, first.Code, first.Header(), first.Body)
 		}
 		if diff := cmp.Diff(first.Body.String(), second.Body.String()); diff != "" {
 			t.Errorf("%s (-first +second):\n%s", path, diff)
@@ -97,11 +97,11 @@ func TestBadCalls(t *testing.T) {
 		"image of an error":  {bedrock, strings.Replace(answered, `{"text":"1"}`, `{"image":{"format":"png","source":{"bytes":"YQ=="}}}`, 1), "error with an image"},
 		"text before result": {bedrock, strings.Replace(answered, `{"toolResult"`, `{"text":"y"},{"toolResult"`, 1), "results must come first"},
 		"blank block":        {bedrock, `{"role":"user","content":[{"text":" "}]}`, "blank"},
-		"nothing said":       {bedrock, `{"role":"user","content":[]}`, "content is empty"},
+		"empty message":      {bedrock, `{"role":"user","content":[]}`, "content is empty"},
 		"unknown block":      {bedrock, `{"role":"user","content":[{}]}`, "no known member"},
 		"reasoning unsigned": {bedrock, `{"role":"user","content":[{"text":"x"}]},{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t1","signature":"x"}}},{"text":"x"}]}`, "signature"},
 		"ends in thought":    {bedrock, `{"role":"user","content":[{"text":"x"}]},{"role":"assistant","content":[{"reasoningContent":{}}]}`, "final block"},
-		"call of a text":     {bedrock, strings.Replace(asked, `"input":{}`, `"input":"{}"`, 1), "no object"},
+		"call of a text":     {bedrock, strings.Replace(asked, `"input":{}`, `"input":"{}"`, 1), "not an object"},
 		"wrong base64":       {bedrock, `{"role":"user","content":[{"image":{"format":"png","source":{"bytes":"?"}}}]}`, "decode image"},
 		"foreign member":     {bedrock, `{"role":"user","content":[{"text":"x"}],"cache":true}`, "unknown field"},
 		"no messages":        {completions, ``, "messages are missing"},
@@ -123,10 +123,10 @@ func TestBadCalls(t *testing.T) {
 		"result after text":  {messages, used + `,{"role":"user","content":[{"type":"text","text":"y"},{"type":"tool_result","tool_use_id":"c1"}]}`, "results must come first"},
 		"unsigned thinking":  {messages, `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"t1","signature":"made up"},{"type":"text","text":"x"}]},{"role":"user","content":"y"}`, "signature"},
 		"thinking at last":   {messages, `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":""}]}`, "final block"},
-		"not thought about":  {messages, used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1"}]}],"thinking":{"budget_tokens":2000},"tools":[`, "must start with"},
-		"use of another id":  {messages, strings.Replace(used, `"c1"`, `"c:1"`, 1), "not plain"},
-		"id of another":      {bedrock, strings.Replace(asked, `"c1"`, `"`+strings.Repeat("c", 65)+`"`, 1), "not plain"},
-		"input no object":    {messages, strings.Replace(used, `"input":{}`, `"input":"{}"`, 1), "no object"},
+		"missing thinking":   {messages, used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1"}]}],"thinking":{"budget_tokens":2000},"tools":[`, "must start with"},
+		"use of another id":  {messages, strings.Replace(used, `"c1"`, `"c:1"`, 1), "id is invalid"},
+		"id of another":      {bedrock, strings.Replace(asked, `"c1"`, `"`+strings.Repeat("c", 65)+`"`, 1), "id is invalid"},
+		"input no object":    {messages, strings.Replace(used, `"input":{}`, `"input":"{}"`, 1), "not an object"},
 		"user after results": {mistral, strings.ReplaceAll(called, `"c1"`, `"c00000001"`) + `,{"role":"tool","tool_call_id":"c00000001","content":"1"},{"role":"user","content":"y"}`, "after role"},
 		"short id":           {mistral, strings.Replace(called, `"content":null`, `"content":""`, 1), "nine letters"},
 		"url as an object":   {mistral, `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,YQ=="}}]}`, "decode content"},
@@ -157,13 +157,13 @@ func TestBadCalls(t *testing.T) {
 func refused(t *testing.T, path, body, why string) {
 	t.Helper()
 	if w := post(path, body); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), why) {
-		t.Errorf("status %d, %s; want 400 with %q", w.Code, w.Body, why)
+		t.Errorf("got status %d, %s; want 400 with %q", w.Code, w.Body, why)
 	}
 }
 
 func TestUnknownPath(t *testing.T) {
 	if w := post("/v1/embeddings", "{}"); w.Code != http.StatusNotFound {
-		t.Errorf("status %d, want 404", w.Code)
+		t.Errorf("got status %d, want 404", w.Code)
 	}
 }
 
@@ -205,7 +205,7 @@ func answer(t *testing.T, path, body string) {
 	w := httptest.NewRecorder()
 	fakemodel.New(nil).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body)))
 	if w.Code == http.StatusOK && w.Body.Len() == 0 && ctx.Err() == nil {
-		t.Errorf("%s: no answer to %s", path, body)
+		t.Errorf("%s: got no response to %s", path, body)
 	}
 }
 
@@ -254,13 +254,13 @@ func TestPieces(t *testing.T) {
 			m.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body)))
 		}()
 		if w.writes != tt.writes || w.flushes != tt.flushes {
-			t.Errorf("%s: %d writes, %d flushes, want %d and %d", tt.name, w.writes, w.flushes, tt.writes, tt.flushes)
+			t.Errorf("%s: got %d writes and %d flushes, want %d and %d", tt.name, w.writes, w.flushes, tt.writes, tt.flushes)
 		}
 	}
 }
 
-// TestHangSpeaksFirst verifies that the output before a stall arrives.
-func TestHangSpeaksFirst(t *testing.T) {
+// TestHangFlushesFirst verifies that the output before a stall arrives.
+func TestHangFlushesFirst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRecorder()
 	w := &pieces{ResponseWriter: r, flushed: make(chan struct{}, 1)}
@@ -274,6 +274,6 @@ func TestHangSpeaksFirst(t *testing.T) {
 	cancel()
 	<-ended
 	if w.writes != 1 || !strings.Contains(r.Body.String(), `"w1"`) || !strings.Contains(r.Body.String(), `" w2"`) {
-		t.Errorf("%d writes: %s", w.writes, r.Body)
+		t.Errorf("got %d writes: %s", w.writes, r.Body)
 	}
 }
