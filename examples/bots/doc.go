@@ -1,16 +1,16 @@
-// Command bots serves one agent on two platforms, that of channels/slack and that of channels/messenger: who writes
-// to a bot there is answered there. It shows what a bot needs that answers each message once:
+// Command bots serves one agent on two platforms, with channels/slack and channels/messenger. It
+// answers each message once:
 //
-//   - a webhook is answered when its message is durable, and not before, under the platform's own id: what the
-//     platform sends again is admitted once;
-//   - the delivery names the target of its reply, which the outbox brings to the platform, whatever dies, in the
-//     order of the conversation;
-//   - each reply has an id that stays the same, under which the platform shows it once;
-//   - what takes longer is shown while the model still speaks, and edited until it is whole;
-//   - a platform that limits is left alone for as long as it says, and a chat that is no more is given up.
+//   - A webhook is acknowledged once its message is durable, under the platform's id. If the platform sends it again, it is
+//     admitted once.
+//   - The delivery names the target of its reply. The outbox sends the replies of a conversation in order, also after a
+//     crash.
+//   - Each reply keeps its id, so the platform shows it once.
+//   - A long reply is posted as a draft while the model generates it, and edited until it is complete.
+//   - The outbox waits as long as a rate limit asks, and drops replies to a chat that no longer exists.
 //
-// main.go has the variables that it needs: secrets, tokens, and where the platforms are. With them set, and the URLs
-// of /channels/slack/events and /channels/messenger/webhook registered:
+// main.go lists the environment variables for secrets, tokens and API URLs. Set them, register the
+// URLs of /channels/slack/events and /channels/messenger/webhook with the platforms, and run:
 //
 //	go run ./examples/bots serve
 package main

@@ -19,7 +19,7 @@ func main() {
 	(&parley.Program{Agents: []*agent.Agent{newAgent("openai/gpt-5-mini")}, Channels: b.channels, Targets: b.targets()}).Main()
 }
 
-// newBots reads the variables.
+// newBots configures the bots from environment variables.
 func newBots() *bots {
 	return &bots{
 		slack: slackBot{
@@ -33,7 +33,7 @@ func newBots() *bots {
 	}
 }
 
-// need ends the program if a variable is missing: it would take forged messages, or reach nobody.
+// need returns a required variable. Without the secrets the bot would accept forged messages.
 func need(variable string) string {
 	v := os.Getenv(variable)
 	if v == "" {
@@ -42,20 +42,21 @@ func need(variable string) string {
 	return v
 }
 
-// newAgent defines the agent that both bots are.
+// newAgent returns the agent behind both bots.
 func newAgent(model string) *agent.Agent {
 	return &agent.Agent{Name: agentName, Model: model, Instructions: "You are a helpful bot in a chat. Answer briefly, in plain text."}
 }
 
 const agentName = "bot"
 
-// bots are the ways in and out, each by the same name.
+// bots has the configuration of both platforms. The name of a channel is also that of its reply
+// target.
 type bots struct {
 	slack     slackBot
 	messenger messengerBot
 }
 
-// channels makes the ways in.
+// channels receives the webhooks of both platforms.
 func (b *bots) channels(to conversation.Dispatcher) (map[string]channels.Channel, error) {
 	s, err := slack.New(&slack.Options{SigningSecret: b.slack.secret, Events: b.slack.events(to)})
 	if err != nil {
@@ -65,7 +66,7 @@ func (b *bots) channels(to conversation.Dispatcher) (map[string]channels.Channel
 	return map[string]channels.Channel{"slack": s, "messenger": m}, err
 }
 
-// targets are the ways out: they show a reply while it is being said, and edit it until it is whole.
+// targets sends the replies: first as drafts, which are edited until the reply is complete.
 func (b *bots) targets() map[string]outbox.Target {
 	return map[string]outbox.Target{"slack": slack.Replies(b.slack.api), "messenger": messenger.Replies(b.messenger.api)}
 }

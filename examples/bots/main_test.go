@@ -27,7 +27,7 @@ import (
 
 const perChat = 5
 
-// botsAt are the bots, on a platform.
+// botsAt returns the bots for a fake platform.
 func botsAt(p http.RoundTripper) *bots {
 	client := &http.Client{Transport: p, Timeout: 15 * time.Second}
 	return &bots{
@@ -36,7 +36,6 @@ func botsAt(p http.RoundTripper) *bots {
 	}
 }
 
-// handler serves the webhooks.
 func handler(t *testing.T, b *bots, to conversation.Dispatcher) http.Handler {
 	listed, err := b.channels(to)
 	if err != nil {
@@ -49,7 +48,7 @@ func handler(t *testing.T, b *bots, to conversation.Dispatcher) http.Handler {
 	return h
 }
 
-// chats are where people write, by what the platform calls them, and what they write there.
+// chats returns the chats by their platform id, with a function that writes the n-th message.
 func chats() map[string]func(n int) webhook {
 	all := map[string]func(int) webhook{}
 	for i := range 3 {
@@ -60,7 +59,7 @@ func chats() map[string]func(n int) webhook {
 	return all
 }
 
-// instanceOf is the conversation of a chat.
+// instanceOf returns the conversation id of a chat.
 func instanceOf(chat string) string {
 	if ts, ok := strings.CutPrefix(chat, "C"); ok {
 		return "slack:v1:T:C:" + ts
@@ -68,9 +67,9 @@ func instanceOf(chat string) string {
 	return "messenger:v1:regular:chat:" + chat + ":thread::direct:"
 }
 
-// TestBots: platforms that send again, late and in any order, that limit, fail and are silent, and a process that is
-// killed in the middle, when a reply, or a part of one, is shown and not recorded, or at a write. Each message is
-// answered once, in the order of its conversation, and in the end wholly.
+// TestBots runs the bots against platforms that send again, late and out of order, rate-limit, fail
+// and time out. The process crashes at a write, or after a reply or draft is visible and before it is
+// recorded. Each message gets one complete answer, in the order of its conversation.
 func TestBots(t *testing.T) {
 	met := map[string]int{}
 	for name, killed := range map[string]struct{ shown, draft, write int }{
@@ -115,7 +114,7 @@ func TestBots(t *testing.T) {
 	}
 }
 
-// echo answers the newest message of a user, at its leisure; a reply that was cut off it says again.
+// echo answers the newest user message slowly. It repeats an interrupted reply.
 func echo(r agenttest.Request) agenttest.Answer {
 	for strings.HasPrefix(r.Last(), "<advisory>") || r.Messages[len(r.Messages)-1].Role != providers.RoleUser {
 		r.Messages = r.Messages[:len(r.Messages)-1]
@@ -123,10 +122,10 @@ func echo(r agenttest.Request) agenttest.Answer {
 	return agenttest.Answer{Text: "re: " + r.Last() + rest, Pace: 3 * time.Second}
 }
 
-// rest makes a reply long enough to be read while it is being said.
+// rest makes a reply long enough for drafts.
 const rest = ", and there is a little more to say"
 
-// run has everybody write, and waits for a day.
+// run sends the messages of all chats and waits for a day.
 func (p *platform) run(to func() http.Handler) {
 	var all sync.WaitGroup
 	for _, webhookOf := range chats() {
@@ -141,7 +140,7 @@ func (p *platform) run(to func() http.Handler) {
 	time.Sleep(24 * time.Hour)
 }
 
-// check compares what is shown with the conversations.
+// check compares the visible messages with the conversations.
 func (p *platform) check(h *agenttest.Host) {
 	if letters := h.DeadLetters(); len(letters) > 0 {
 		p.t.Errorf("%d replies were given up: %+v", len(letters), letters)
@@ -158,7 +157,7 @@ func (p *platform) check(h *agenttest.Host) {
 			}
 		}
 		var got []string
-		for _, m := range p.chats[chat] { // the last line is whole
+		for _, m := range p.chats[chat] { // the last message is complete
 			got = append(got, m.text[strings.LastIndexByte(m.text, '\n')+1:])
 		}
 		if !slices.Equal(got, want) {
@@ -171,19 +170,17 @@ func (p *platform) check(h *agenttest.Host) {
 	}
 }
 
-// transport answers as a platform.
 type transport func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestReplyAnswers: what a platform answers, and what the outbox is told of it, which has no secret.
+// TestReplyAnswers verifies the error for each response of a platform. It contains no secret.
 func TestReplyAnswers(t *testing.T) {
 	const slackChat, messengerChat = "slack:v1:T:C:1", "messenger:v1:regular:chat:7:thread:8:direct:"
 	for name, c := range map[string]struct {
 		target, chat string
 		answer       *http.Response
-		want         string // of the error
+		want         string // part of the error
 		gone         bool
 		after        time.Duration
 	}{
@@ -220,19 +217,19 @@ func TestReplyAnswers(t *testing.T) {
 	}
 }
 
-// nobody admits nothing.
+// refuser is a dispatcher that must not be called.
 type nobody struct {
 	conversation.Dispatcher
 	t *testing.T
 }
 
-// Admit implements conversation.Dispatcher.
 func (n nobody) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	n.t.Errorf("%+v is admitted", a)
 	return conversation.Receipt{}, nil
 }
 
-// TestNothingToAnswer: what bots write, what is edited, and what has no text is taken and not answered.
+// TestNothingToAnswer verifies that messages of bots, edits, and messages without text are
+// acknowledged and not answered.
 func TestNothingToAnswer(t *testing.T) {
 	h := handler(t, botsAt(nil), nobody{t: t})
 	for _, w := range []webhook{

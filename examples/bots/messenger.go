@@ -9,13 +9,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// messengerBot talks in chats, and in their threads.
+// messengerBot is the bot in chats and their topics.
 type messengerBot struct {
 	secret channels.Secret
 	api    channels.API
 }
 
-// webhook takes new messages with text; one that is edited was answered before.
+// webhook delivers new messages with text and skips edits and other bots.
 func (b *messengerBot) webhook(to conversation.Dispatcher) func(context.Context, messenger.Incoming) (any, error) {
 	return func(ctx context.Context, in messenger.Incoming) (any, error) {
 		m, err := in.Update.Message()

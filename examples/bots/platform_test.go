@@ -23,58 +23,58 @@ const (
 	messengerSecret = "of-the-registration"
 	slackURL        = "https://slack.test/api"
 	messengerURL    = "https://messenger.test/bot"
-	limited         = 47 * time.Second // what a Retry-After says; the outbox alone would come sooner
-	worstTries      = 3                // how often a request fares badly
+	limited         = 47 * time.Second // the Retry-After, longer than the outbox's own backoff
+	worstTries      = 3                // the maximum number of bad outcomes per request
 )
 
-// fate is what happens to one request.
+// outcome is the outcome of one request.
 type fate int
 
 const (
 	fine  fate = iota
-	lost       // it is taken, and its answer lost
-	busy       // 429 with a Retry-After; of a webhook, it is sent once more although it was taken
-	wrong      // 500; of a webhook, it comes late
+	lost       // accepted, but the response is lost
+	busy       // 429 with a Retry-After; an accepted webhook is sent once more
+	wrong      // 500; a webhook is late
 	fates
 )
 
-// platform is both platforms: it sends what people write to the bots, late, in any order, more than once, and
-// shows what the bots reply, each id once, unless it limits, fails, or is silent.
+// platform is a fake of both platforms. It sends webhooks late, out of order and repeatedly. It shows
+// each reply once, unless it rate-limits, fails or times out.
 type platform struct {
 	t *testing.T
 
 	mu      sync.Mutex
 	draw    *rand.Rand
 	tries   map[string]int
-	asked   map[string]limit      // that it has asked for, by id of a reply
-	shown   map[string]*message   // by id
-	names   map[string]*message   // the same
-	chats   map[string][]*message // what is shown in them
-	met     map[string]int        // what has happened, how often
-	atShown func(n, drafts int)   // called when n replies are shown, or so many drafts; the other is 0
+	asked   map[string]limit      // rate limits by reply id
+	shown   map[string]*message   // messages by reply id
+	names   map[string]*message   // messages by name
+	chats   map[string][]*message // messages by chat
+	met     map[string]int        // counters of events
+	atShown func(n, drafts int)   // called after n replies or so many drafts are visible; the other is 0
 
-	serving  func() any // the process that serves now
-	known    any        // the newest one seen
-	replaced time.Time  // when it was seen to have taken the place of one that was killed
+	serving  func() any // the current process
+	known    any        // the newest known process
+	replaced time.Time  // when it replaced a crashed one
 }
 
-// message is one that is shown, whole unless it goes on.
+// message is a visible message, complete unless it is a draft.
 type message struct {
 	name, text string
 	whole      bool
 }
 
-// limit says since when a reply is to be left alone, or what is there of it.
+// limit is a rate limit: its start, and whether it applied to a draft.
 type limit struct {
 	at    time.Time
 	draft bool
 }
 
-// instant is how long the platform needs to see that a process is another, and a process, whose writes take no time
-// here, to record what it was told.
+// instant is the time that the platform needs to notice a new process, and a process to record a rate
+// limit. Writes take no time here.
 const instant = time.Millisecond
 
-// look sees which process serves.
+// look notices the current process.
 func (p *platform) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,8 +86,8 @@ func (p *platform) look() {
 	}
 }
 
-// leave is for how long a reply is to be left alone. A process that was killed in the instant in which it was asked may
-// have recorded nothing, and what it was told of a draft it does not record: the next one cannot know.
+// leave returns the remaining rate limit of a reply. It is 0 after a crash if the process recorded
+// nothing: because it crashed within an instant, or because the limit applied to a draft.
 func (p *platform) leave(id string) time.Duration {
 	p.look()
 	p.mu.Lock()
@@ -96,7 +96,7 @@ func (p *platform) leave(id string) time.Duration {
 	if after := p.replaced.Sub(asked.at); !ok || after >= 0 && (after <= instant || asked.draft) {
 		return 0
 	}
-	return time.Until(asked.at.Add(limited).Truncate(time.Millisecond)) // as the log has times
+	return time.Until(asked.at.Add(limited).Truncate(time.Millisecond)) // the resolution of times in the log
 }
 
 func newPlatform(t *testing.T, seed uint64) *platform {
@@ -106,7 +106,7 @@ func newPlatform(t *testing.T, seed uint64) *platform {
 	}
 }
 
-// next is the fate of another request of an id.
+// next draws the outcome of the next request for an id.
 func (p *platform) next(kind, id string) (f fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *platform) next(kind, id string) (f fate) {
 	return f
 }
 
-// call is what the bots call.
+// call is a call of a platform API.
 type call struct {
 	Channel string `json:"channel"`
 	Thread  string `json:"thread_ts"`
@@ -128,17 +128,16 @@ type call struct {
 	Text    string `json:"text"`
 }
 
-// draft reports whether it goes on.
 func (c *call) draft() bool { return strings.HasSuffix(c.Text, "…") }
 
-// RoundTrip takes a reply, or what there is of one.
+// RoundTrip handles a call of a bot.
 func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	var c call
 	if err != nil || json.Unmarshal(body, &c) != nil || r.Header.Get("Authorization") != "Bearer token" {
 		p.t.Errorf("the platform cannot read %s %s, %v", r.URL, body, err)
 	}
-	if err := r.Context().Err(); err != nil { // it was killed before
+	if err := r.Context().Err(); err != nil { // the process crashed before the call
 		return nil, err
 	}
 	id := r.Header.Get("Idempotency-Key")
@@ -160,13 +159,13 @@ func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 	if f == lost {
 		<-r.Context().Done()
 	}
-	if err := r.Context().Err(); err != nil { // or it was killed meanwhile
+	if err := r.Context().Err(); err != nil { // the process crashed during the call
 		return nil, err
 	}
 	return answered(200, answer), nil
 }
 
-// take shows a message once, or edits one, and answers what is shown.
+// take posts or edits a message, and returns the response.
 func (p *platform) take(url, id string, c *call) (answer string) {
 	switch url {
 	case slackURL + "/chat.postMessage":
@@ -194,7 +193,7 @@ func answered(status int, body string, header ...string) *http.Response {
 	return w.Result()
 }
 
-// show shows a message, unless one of that id is shown.
+// show posts a message, unless one with that id exists.
 func (p *platform) show(chat, id string, c *call) message {
 	p.mu.Lock()
 	m := p.shown[id]
@@ -209,7 +208,7 @@ func (p *platform) show(chat, id string, c *call) message {
 	return p.say(m, c)
 }
 
-// edit edits a message, if there is one of that name.
+// edit edits the message with a name, if it exists.
 func (p *platform) edit(name string, c *call) bool {
 	p.mu.Lock()
 	m := p.names[name]
@@ -223,7 +222,7 @@ func (p *platform) edit(name string, c *call) bool {
 	return true
 }
 
-// say has a message say something, and gives mu back.
+// update sets the text of a message. It unlocks mu.
 func (p *platform) say(m *message, c *call) message {
 	if m.whole && c.draft() {
 		p.t.Errorf("%q is said after %q", c.Text, m.text)
@@ -245,13 +244,13 @@ func (p *platform) say(m *message, c *call) message {
 	return shown
 }
 
-// webhook is what somebody writes.
+// webhook is a message of a user.
 type webhook struct {
 	id, path, body string
 	sign           func(h http.Header, body string)
 }
 
-// send sends a webhook until the platform sees that it is taken.
+// send sends a webhook until it is acknowledged.
 func (p *platform) send(to func() http.Handler, w webhook) {
 	for try := 1; try < 1000; try++ {
 		f := p.next("webhook", w.id)
@@ -274,14 +273,13 @@ func (p *platform) send(to func() http.Handler, w webhook) {
 	}
 }
 
-// inThread is a message of a thread; others are in it.
+// inThread returns the n-th message of a thread, which starts with the first.
 func inThread(thread string, n int) webhook {
 	id := fmt.Sprintf("Ev-%s-%d", thread, n)
 	return webhook{id, "/channels/slack/events", fmt.Sprintf(`{"type":"event_callback","team_id":"T","event_id":%q,"event":{"type":"message","channel":"C","user":"U",`+
 		`"text":%q,"ts":"9.%d","thread_ts":%q}}`, id, wrote(thread, n), n, thread), signSlack}
 }
 
-// inChat is a message of a chat.
 func inChat(chat, n int) webhook {
 	id := 1000*chat + n
 	return webhook{strconv.Itoa(id), "/channels/messenger/webhook", fmt.Sprintf(`{"update_id":%d,"message":{"message_id":%d,"chat":{"id":%d},`+
@@ -290,7 +288,7 @@ func inChat(chat, n int) webhook {
 	}}
 }
 
-// wrote is what is written, each once.
+// wrote returns the text of a message, which is unique.
 func wrote(chat string, n int) string { return fmt.Sprintf("%s/%d", chat, n) }
 
 func signSlack(h http.Header, body string) {

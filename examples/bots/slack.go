@@ -8,13 +8,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// slackBot talks in threads.
+// slackBot is the bot in threads and direct messages.
 type slackBot struct {
 	secret channels.Secret
 	api    channels.API
 }
 
-// events takes what people write; what bots write, this one among them, is nothing to answer.
+// events delivers messages of people and skips those of bots, including its own.
 func (b *slackBot) events(to conversation.Dispatcher) func(context.Context, slack.Event) (any, error) {
 	return func(ctx context.Context, in slack.Event) (any, error) {
 		m := in.Message()

@@ -1,18 +1,19 @@
-// Command nightly reports on a day: it asks one agent for the sales and another for the incidents, side by side, waits for
-// a person to approve, for days if need be, and posts the report once, whatever dies meanwhile.
+// Command nightly creates a daily report with a durable workflow. It asks two agents concurrently,
+// waits for the approval of a person, for days if necessary, and posts the report once, also after
+// crashes.
 //
-// Run it with a model that is offline and only repeats, and begin a report in another shell:
+// Run it with the offline demo model, and start a report in another shell:
 //
 //	go run ./examples/nightly dev --model demo/parrot
 //	go run ./examples/nightly runs start nightly --input '{"day":"2026-11-25"}' --key 2026-11-25
 //	go run ./examples/nightly runs follow run_…
 //
-// Kill it and start it again as you like. Then let the report out, and see what has become of it:
+// Kill and restart the program at any time. Then approve the report and print the result:
 //
 //	go run ./examples/nightly runs signal run_… approval Ada
 //	go run ./examples/nightly runs show run_…
 //
-// Without --model the model is called with OPENAI_API_KEY.
+// Without --model the program calls OpenAI with OPENAI_API_KEY.
 package main
 
 import (
@@ -33,7 +34,7 @@ func main() {
 	}).Main()
 }
 
-// newAgents are those that are asked.
+// newAgents returns the agents that the workflow asks.
 func newAgents(model string) []*agent.Agent {
 	return []*agent.Agent{
 		{Name: "sales", Model: model, Instructions: "You sum up the sales of a shop on a day, in one sentence."},
@@ -52,11 +53,11 @@ type report struct {
 	ApprovedBy string `json:"approvedBy"`
 }
 
-// section is what one agent is asked.
+// section is the input of a question to one agent.
 type section struct{ Agent, Day string }
 
-// newNightly defines the workflow, and a smaller one that a run of it starts twice, so that both agents are asked before either
-// has answered.
+// newNightly returns the workflow. It starts a smaller workflow twice, so that both agents work
+// concurrently.
 func newNightly() *agent.Workflow[night, report] {
 	ask := newAsk()
 	return agent.NewWorkflow("nightly", func(ctx context.Context, in night) (r report, err error) {
@@ -93,7 +94,7 @@ func newAsk() *agent.Workflow[section, string] {
 	}, nil)
 }
 
-// printed is a board that is the log, for those who have none.
+// printed is an outbox target that logs the report instead of posting it.
 type printed struct{ log *slog.Logger }
 
 // Deliver implements outbox.Target.

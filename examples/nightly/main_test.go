@@ -17,13 +17,12 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// board keeps what is posted, by id.
+// board records posts by id.
 type board struct {
 	mu    sync.Mutex
 	posts map[conversation.PostID]string
 }
 
-// Deliver implements outbox.Target.
 func (b *board) Deliver(_ context.Context, p outbox.Post) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,7 +30,7 @@ func (b *board) Deliver(_ context.Context, p outbox.Post) error {
 	return nil
 }
 
-// sums answers each agent by what it is there for.
+// sums returns the answer of each agent.
 func sums(r agenttest.Request) agenttest.Answer {
 	if strings.Contains(r.System, "went wrong") {
 		return agenttest.Say("Nothing went wrong.")
@@ -39,7 +38,7 @@ func sums(r agenttest.Request) agenttest.Answer {
 	return agenttest.Say("Seven kettles.")
 }
 
-// once is a text without what this model has said again, which goes on where its reply was cut off by saying all of it.
+// once removes repetitions of a continued reply.
 func once(s string) string {
 	for _, said := range []string{"Seven kettles.", "Nothing went wrong."} {
 		s = strings.ReplaceAll(s, said+`\n\n`+said, said)
@@ -47,7 +46,7 @@ func once(s string) string {
 	return s
 }
 
-// asked counts the messages of a user to an agent.
+// asked returns the number of questions to an agent.
 func asked(t *testing.T, h *agenttest.Host, name string) (n int) {
 	s, err := h.Conversation(name, "monday").History(t.Context())
 	if err != nil {
@@ -61,7 +60,8 @@ func asked(t *testing.T, h *agenttest.Host, name string) (n int) {
 	return n
 }
 
-// TestNightlyOverCrashes at every write: each agent is asked once, the report is posted under one id, and is the result.
+// TestNightlyOverCrashes crashes at each write: each agent is asked once, and the report is posted
+// under one id.
 func TestNightlyOverCrashes(t *testing.T) {
 	const want = `{"day":"monday","sales":"Seven kettles.","incidents":"Nothing went wrong.","approvedBy":"Ada"}`
 	crashes := 0
@@ -78,7 +78,7 @@ func TestNightlyOverCrashes(t *testing.T) {
 				h.CrashAtWrite(n)
 			}
 			id := agenttest.Begin(h, nightly, "monday", night{"monday"})
-			time.Sleep(10 * time.Hour) // people take their time
+			time.Sleep(10 * time.Hour) // the approval takes hours
 			b.mu.Lock()
 			early := len(b.posts)
 			b.mu.Unlock()
@@ -116,7 +116,6 @@ func TestNightlyOverCrashes(t *testing.T) {
 	}
 }
 
-// TestAgentsAreAskedSideBySide: two agents that take 20 s each have answered after less than 40.
 func TestAgentsAreAskedSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nightly := newNightly()
@@ -129,13 +128,13 @@ func TestAgentsAreAskedSideBySide(t *testing.T) {
 			}),
 			Runtime: actors.Options{Outbox: outbox.Routes{Targets: map[string]outbox.Target{"board": &board{posts: map[conversation.PostID]string{}}}}},
 		})
-		begun := time.Now() // of the bubble
+		begun := time.Now() // virtual time
 		id := agenttest.Begin(h, nightly, "monday", night{"monday"})
 		yes, err := agent.Signal("approval", "Ada")
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.SignalRun(id, "early", yes) // kept for the wait
+		h.SignalRun(id, "early", yes) // a signal before the wait is kept
 		if _, err := h.AwaitRun(id); err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,12 @@
-// Command quickstart is a hotel's concierge: a program with an agent of its own, which has
-// a tool, a schema for what conversations begin with, and data for clients to draw; with
-// middleware before it and a handler beside it.
+// Command quickstart is the concierge of a hotel. Its agent has a tool, a schema for the initial data
+// of conversations, and data for clients to render. The program adds middleware and a handler of its
+// own.
 //
 //	go run ./examples/quickstart dev
 //	curl http://127.0.0.1:5173/agents/concierge/room-7 -H 'X-Token: open-sesame' \
 //	  -H 'Content-Type: application/json' -d '{"kind":"user","body":"time","initialData":{"name":"Ada"}}'
 //	curl http://127.0.0.1:5173/agents/concierge/room-7 -H 'X-Token: open-sesame'
 //
-// It needs no key: the demo model is offline. With OPENAI_API_KEY or ANTHROPIC_API_KEY set,
-// dev --model openai/<model> or anthropic/<model> calls a real one.
+// The default model demo/parrot is offline and needs no key. To call a real model, set OPENAI_API_KEY
+// or ANTHROPIC_API_KEY and run dev --model openai/<model> or anthropic/<model>.
 package main

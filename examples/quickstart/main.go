@@ -13,7 +13,7 @@ import (
 
 func main() { newProgram().Main() }
 
-// newProgram puts middleware of its own before the agent, and a handler beside it.
+// newProgram returns a program with middleware in front of the agent and an additional handler.
 func newProgram() *parley.Program {
 	hours := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The desk is open from 6 to 23.") }
 	return &parley.Program{
@@ -23,32 +23,32 @@ func newProgram() *parley.Program {
 	}
 }
 
-// requireToken lets only callers with the token pass.
+// requireToken rejects requests without the token.
 func requireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Token") == "open-sesame" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		parleyhttp.LeaveBody(w, r) // It will not be read.
+		parleyhttp.LeaveBody(w, r) // Do not wait for the unread body.
 		http.Error(w, "send your token as X-Token", http.StatusUnauthorized)
 	})
 }
 
-type guest struct { // initialData of the first message
+type guest struct { // initial data of a conversation
 	Name string `json:"name" jsonschema:"what to call the guest"`
 }
 
-type clock struct { // what the tool answers, and clients may draw
+type clock struct { // output of the tool, and data for clients
 	Zone string `json:"zone"`
 	Time string `json:"time"`
 }
 
-type zone struct { // what the model says to it
+type zone struct { // input of the tool
 	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone such as Europe/Berlin; UTC if left out"`
 }
 
-// newConcierge defines the agent.
+// newConcierge returns the agent.
 func newConcierge() *agent.Agent {
 	shown := agent.NewDataWriter[clock]("clock", nil)
 	tell := func(ctx context.Context, in zone) (clock, error) {
@@ -62,7 +62,7 @@ func newConcierge() *agent.Agent {
 	return &agent.Agent{
 		Name: "concierge", Model: "demo/parrot", Instructions: "You are the concierge of a hotel. Answer briefly.",
 		Tools:       []agent.Tool{agent.NewTool("time", "Tells the time in a zone.", tell, &agent.ToolOptions{Data: []agent.Data{shown}})},
-		InitialData: agent.SchemaFor[*guest](), // A pointer: a conversation may begin without.
+		InitialData: agent.SchemaFor[*guest](), // A pointer makes the initial data optional.
 		Data:        []agent.Data{shown},
 	}
 }

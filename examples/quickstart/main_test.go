@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// request sends one request and returns status and body.
 func request(t *testing.T, method, url, token, body string) (int, []byte, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -35,14 +34,14 @@ func request(t *testing.T, method, url, token, body string) (int, []byte, http.H
 	return resp.StatusCode, b, resp.Header
 }
 
-// start runs the program and returns its conversations' URL.
+// start runs the program and returns the URL of its conversations.
 func start(t *testing.T) (base string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	var logs bytes.Buffer
 	ended := make(chan int, 1)
-	data := t.TempDir() // made first, it goes last
+	data := t.TempDir() // create it first, so that it is removed last
 	go func() {
 		ended <- newProgram().Run(ctx, []string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, w, &logs)
 		w.Close()

@@ -25,14 +25,14 @@ const (
 	criticModel = "anthropic/critic"
 )
 
-// start runs the team over these models and returns a conversation.
+// start runs the team with these models and returns a conversation.
 func start(t *testing.T, models map[string]*agenttest.Model) *agenttest.Conversation {
 	t.Helper()
 	team := newTeam(leadModel, secondModel, criticModel, newLibrary())
 	return agenttest.New(t, []*agent.Agent{team}, &agenttest.Options{Models: models}).Conversation("research", "tea")
 }
 
-// tasks hands one task to each of these.
+// tasks returns an answer with a task for each subagent.
 func tasks(names ...string) agenttest.Answer {
 	var a agenttest.Answer
 	for _, name := range names {
@@ -41,7 +41,7 @@ func tasks(names ...string) agenttest.Answer {
 	return a
 }
 
-// lead is the lead's model, with which the reader works, too: only it can look things up.
+// lead returns the model of the lead and the reader. It detects the reader by its tool.
 func lead(read func(agenttest.Request) agenttest.Answer, names ...string) *agenttest.Model {
 	return agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
 		switch {
@@ -55,7 +55,7 @@ func lead(read func(agenttest.Request) agenttest.Answer, names ...string) *agent
 	})
 }
 
-// looksUp is a reader who takes half a minute to look two things up, and then says one.
+// looksUp answers as a reader that looks two things up, which takes half a minute.
 func looksUp(r agenttest.Request) agenttest.Answer {
 	if r.Last() != "What of tea?" {
 		return agenttest.Answer{Reasoning: "I see.", Text: "Tea works."}
@@ -67,8 +67,8 @@ func looksUp(r agenttest.Request) agenttest.Answer {
 	return a
 }
 
-// TestTasksRunSideBySide: two subagents work at the same time, and the lead's answer
-// has what both of them found. Of their work nobody sees anything.
+// TestTasksRunConcurrently verifies that two subagents work at the same time, that the answer has the
+// results of both, and that their work is not visible.
 func TestTasksRunSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model, critic := lead(looksUp, "reader", "critic"), agenttest.NewModel(agenttest.Answer{Delay: 30 * time.Second, Text: "Says who?"})
@@ -87,7 +87,7 @@ func TestTasksRunSideBySide(t *testing.T) {
 		if tools := critic.Requests()[0].Tools; len(tools) > 0 {
 			t.Errorf("the critic has tools: %+v", tools)
 		}
-		// What the reader said on its way, and its own calls, are nowhere.
+		// Intermediate texts and calls of the reader are not visible.
 		snapshot, updates := everything(t, c)
 		for _, hidden := range []string{"Let me see", "I see", `"toolName":"look_up"`, "no note about", "four hours"} {
 			if strings.Contains(snapshot, hidden) || strings.Contains(updates, hidden) {
@@ -100,7 +100,7 @@ func TestTasksRunSideBySide(t *testing.T) {
 	})
 }
 
-// TestAbortEndsTheTasks: an abort takes back what the lead has handed out.
+// TestAbortEndsTheTasks verifies that an abort cancels the tasks of the lead.
 func TestAbortEndsTheTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := lead(func(agenttest.Request) agenttest.Answer { return agenttest.Stall() }, "reader", "critic")
@@ -129,15 +129,15 @@ func TestAbortEndsTheTasks(t *testing.T) {
 				t.Errorf("a task is %s, want an error", p.State)
 			}
 		}
-		// The conversation goes on.
+		// The conversation continues.
 		if next := c.Ask("Are you there?"); next.Text != "They say: Are you there?" {
 			t.Errorf("afterwards: %q", next.Text)
 		}
 	})
 }
 
-// TestLeadFallsBack: with the first vendor out of order the second answers, for the
-// lead and for who works with the lead's model.
+// TestLeadFallsBack verifies that the second vendor answers if the first fails, for the lead and its
+// reader.
 func TestLeadFallsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer {
@@ -148,8 +148,8 @@ func TestLeadFallsBack(t *testing.T) {
 		if !strings.Contains(reply.Text, "Tea works.") {
 			t.Errorf("said %q", reply.Text)
 		}
-		// The lead stays with the model that works, and whoever works with the lead's models
-		// does not ask again the one that has just failed.
+		// The lead stays with the working model. Subagents with the lead's models do not call the
+		// failed one again.
 		if first, then := len(down.Requests()), len(second.Requests()); first != 1 || then != 4 {
 			t.Errorf("asked the first model %d times and the second %d, want 1 and 4", first, then)
 		}
@@ -164,7 +164,7 @@ func parts(m *conversation.Message) []string {
 	return out
 }
 
-// everything returns what the conversation shows, as a snapshot and as all chunks.
+// everything returns the conversation as a snapshot and as all chunks.
 func everything(t *testing.T, c *agenttest.Conversation) (snapshot, updates string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

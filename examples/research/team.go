@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// newTeam defines the lead and whom it may hand tasks to.
+// newTeam returns the lead agent and its subagents.
 func newTeam(lead, fallback, critic string, notes library) *agent.Agent {
 	return &agent.Agent{
 		Name:          "research",
@@ -21,8 +21,7 @@ func newTeam(lead, fallback, critic string, notes library) *agent.Agent {
 			"let the critic look at your draft, and say which notes the answer rests on.",
 		Subagents: []*agent.Agent{
 			{
-				// Without a model of its own the reader works with the lead's, and falls
-				// back where the lead does.
+				// A subagent without a model uses the lead's model and fallbacks.
 				Name:         "reader",
 				Description:  "Looks one thing up in the notes and reports what they say about it.",
 				Instructions: "Look the topic up. Report what the notes say and name them; add nothing of your own.",
@@ -36,10 +35,10 @@ func newTeam(lead, fallback, critic string, notes library) *agent.Agent {
 				Instructions: "Name the weakest claim of the draft and what would support it. Two sentences.",
 			},
 		},
-		// Two readers at a time are enough to be fast, and few enough for the vendor.
+		// Two readers at a time stay within the vendor's rate limits.
 		ToolConcurrency: 2,
-		// Research reads much. Room for a long answer stays free, and a summary must not
-		// lose what the answer rests on.
+		// Research fills the context window. Reserve room for a long answer, and keep the sources in
+		// summaries.
 		Compaction: agent.Compaction{
 			ReserveTokens: 30_000,
 			Instructions:  "Keep the name of every note that was quoted.",
@@ -47,7 +46,7 @@ func newTeam(lead, fallback, critic string, notes library) *agent.Agent {
 	}
 }
 
-// library is notes by topic.
+// library maps topics to notes.
 type library map[string]string
 
 func newLibrary() library {
@@ -62,7 +61,7 @@ type lookUpInput struct {
 	Topic string `json:"topic" jsonschema:"one word in lower case"`
 }
 
-// lookUp is a tool. Its error tells the model what it may ask for instead.
+// lookUp is a tool. Its error lists the known topics, so that the model can correct itself.
 func (l library) lookUp(_ context.Context, in lookUpInput) (string, error) {
 	note, ok := l[in.Topic]
 	if !ok {

@@ -8,11 +8,11 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// strictAfter is how many refunds a conversation gets before the agent is strict.
+// strictAfter is the number of refunds in a conversation after which the agent refuses more.
 const strictAfter = 2
 
-// desk is what the tools and hooks of the agent share. It keeps nothing of a
-// conversation: many of them use it at the same time.
+// desk contains the dependencies of tools and hooks. Conversations share it, so it must not hold data
+// of one.
 type desk struct {
 	shop shop
 	log  *slog.Logger
@@ -22,7 +22,7 @@ type desk struct {
 	card    *agent.DataWriter[order]
 }
 
-// newAgent defines the agent.
+// newAgent returns the agent.
 func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	d := &desk{
 		shop: s, log: log,
@@ -45,9 +45,9 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	}
 }
 
-// load reads the customer before the model sees the message. The customer is that of the conversation's id, which the
-// login verifies for every request: neither a message, nor its initial data, nor the model can name another. It does so
-// for every message: a name may have changed since the last.
+// load loads the customer before each message, since the data may have changed. The customer id comes
+// from the conversation id, which the login verifies for each request. Messages, initial data and the
+// model cannot select another customer.
 func (d *desk) load(ctx context.Context, t *agent.Turn) error {
 	c, err := d.shop.Customer(ctx, customerOf(t.Address.ID))
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *desk) load(ctx context.Context, t *agent.Turn) error {
 	return d.who.Set(ctx, c)
 }
 
-// prepare says what the model has to know of the customer.
+// prepare adds the customer's name and refunds to the instructions of each model call.
 func (d *desk) prepare(ctx context.Context, _ *agent.Turn, s *agent.Setup) error {
 	who, err := d.who.Get(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ type orderInput struct {
 	Order string `json:"order" jsonschema:"the number of the order, such as A1"`
 }
 
-// order is a tool.
+// order is the tool that looks up an order and shows its card.
 func (d *desk) order(ctx context.Context, in orderInput) (order, error) {
 	o, err := d.find(ctx, in.Order)
 	if err != nil {
@@ -86,7 +86,7 @@ func (d *desk) order(ctx context.Context, in orderInput) (order, error) {
 	return o, d.card.Write(ctx, o)
 }
 
-// find returns an order of the customer who is talking, whatever the model asks for.
+// find returns an order of the current customer only, whichever order the model asks for.
 func (d *desk) find(ctx context.Context, id string) (order, error) {
 	who, err := d.who.Get(ctx)
 	if err != nil {
@@ -99,15 +99,14 @@ func (d *desk) find(ctx context.Context, id string) (order, error) {
 	return o, err
 }
 
-// refunded is what the model is told of a refund.
+// refunded is the result of the refund tool.
 type refunded struct {
 	Receipt string `json:"receipt"`
 	Cents   int64  `json:"cents"`
 }
 
-// refund is a durable tool: after a crash it runs again from here, but no step that
-// was recorded does. A step whose record was lost runs again as well, so the shop is
-// given the call's id as its key, which stays the same.
+// refund is a durable tool. After a crash it runs again, but skips recorded steps. A step whose record
+// was lost runs again, so it passes the call id to the shop as an idempotency key.
 func (d *desk) refund(ctx context.Context, in orderInput) (refunded, error) {
 	o, err := d.find(ctx, in.Order)
 	if err != nil {
@@ -127,12 +126,12 @@ func (d *desk) refund(ctx context.Context, in orderInput) (refunded, error) {
 	if err != nil {
 		return refunded{}, err
 	}
-	// Durable together with what the tool returns, so it counts each refund once.
+	// The update is durable together with the tool's result, so each refund counts once.
 	_, err = d.refunds.Update(ctx, func(n int) int { return n + 1 })
 	return refunded{receipt, cents}, err
 }
 
-// settled logs how a message ended.
+// settled logs the outcome of a message.
 func (d *desk) settled(_ context.Context, s *agent.Settlement) error {
 	d.log.Info("message settled", "conversation", s.Address.ID, "outcome", string(s.Outcome), "attempts", s.Attempts, "tokens", s.Usage.Total)
 	return nil

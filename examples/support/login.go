@@ -7,21 +7,21 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// customerOf returns the customer to whom a conversation belongs: its id is that of the customer, with a suffix after a
-// dot for further conversations, "c-1" or "c-1.kettle".
+// customerOf returns the customer of a conversation. The conversation id is the customer id, with an
+// optional suffix for further conversations: "c-1" or "c-1.kettle".
 func customerOf(conversation string) string {
 	id, _, _ := strings.Cut(conversation, ".")
 	return id
 }
 
-// login lets customers reach their own conversations and nothing else. It has the customer of each session token, which in
-// practice a service for logins knows.
+// login maps session tokens to customers. Its middleware lets customers reach their own conversations
+// only. A real program asks a login service.
 type login map[string]string
 
-// demoLogin has the sessions of two customers.
+// demoLogin returns the sessions of two customers.
 func demoLogin() login { return login{"session-of-ada": "c-1", "session-of-grace": "c-2"} }
 
-// wrap is a middleware of a program. What it does not know, it refuses.
+// wrap is the middleware. It rejects unknown paths.
 func (l login) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		refuse := func(status int, text string) {
@@ -33,7 +33,7 @@ func (l login) wrap(next http.Handler) http.Handler {
 		path, ok := strings.CutPrefix(r.URL.Path, "/agents/support/")
 		id, _, _ := strings.Cut(path, "/")
 		switch {
-		case r.Method == http.MethodOptions: // asked by browsers before a request, without a token
+		case r.Method == http.MethodOptions: // preflight requests of browsers have no token
 			next.ServeHTTP(w, r)
 		case !known:
 			w.Header().Set("WWW-Authenticate", "Bearer")

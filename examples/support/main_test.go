@@ -18,27 +18,27 @@ import (
 
 const modelName = "openai/m1"
 
-// start runs the desk over a shop, with a model that answers so.
+// start runs the desk with a shop and a scripted model.
 func start(t *testing.T, s shop, log *slog.Logger, answers ...agenttest.Answer) (*agenttest.Host, *agenttest.Model) {
 	t.Helper()
 	model := agenttest.NewModel(answers...)
 	return agenttest.New(t, []*agent.Agent{newAgent(modelName, s, log)}, &agenttest.Options{Model: model}), model
 }
 
-// ask is a message of customer c-1.
+// ask sends a message of customer c-1.
 func ask(c *agenttest.Conversation, body string) *client.Reply {
 	return c.Deliver(client.Message{Body: body})
 }
 
-// about calls a tool with an order.
+// about returns a call of a tool with an order.
 func about(tool, order string) agenttest.Answer {
 	return agenttest.Call(tool, map[string]string{"order": order})
 }
 
-// repeats says what the tool said.
+// repeats is an answer with the tool's result.
 var repeats = agenttest.Answer{Then: func(r agenttest.Request) agenttest.Answer { return agenttest.Say("The tool said: " + r.Last()) }}
 
-// told is what the model last knew of the customer.
+// customerLine returns the customer in the last instructions of the model.
 func told(m *agenttest.Model) string {
 	requests := m.Requests()
 	_, about, _ := strings.Cut(requests[len(requests)-1].System, "\n\n")
@@ -72,7 +72,7 @@ func TestDesk(t *testing.T) {
 			t.Errorf("the model was told %q, want %q", told(model), want)
 		}
 
-		// Somebody else's order does not exist for Ada, and nothing is paid twice.
+		// Orders of others do not exist for Ada, and no order is paid twice.
 		for _, tc := range []struct {
 			calls []string
 			want  string
@@ -102,8 +102,8 @@ func TestDesk(t *testing.T) {
 	})
 }
 
-// TestDeskKnowsItsCustomers: the customer is the one of the conversation, whatever a message claims, and the conversation of
-// nobody is not served, without the cause.
+// TestDeskKnowsItsCustomers verifies that the conversation id determines the customer, whatever a
+// message claims. For an unknown customer the message fails without a cause.
 func TestDeskKnowsItsCustomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, model := start(t, newStock(), slog.New(slog.DiscardHandler), about("order", "B1"), repeats)
@@ -120,7 +120,6 @@ func TestDeskKnowsItsCustomers(t *testing.T) {
 	})
 }
 
-// TestLogin lets customers reach their own conversations alone.
 func TestLogin(t *testing.T) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	for _, c := range []struct {
@@ -131,7 +130,7 @@ func TestLogin(t *testing.T) {
 		{"session-of-ada", "/agents/support/c-1.kettle/attachments/att_1", 202},
 		{"session-of-ada", "/agents/support/c-2", 403},
 		{"session-of-grace", "/agents/support/c-2", 202},
-		{"session-of-ada", "/agents/support/c-1%2F..%2Fc-2", 202}, // an id that begins with hers
+		{"session-of-ada", "/agents/support/c-1%2F..%2Fc-2", 202}, // an id with her id as prefix
 		{"session-of-ada", "/agents/support/../support/c-2", 403},
 		{"session-of-ada", "/agents//support/c-2", 403},
 		{"session-of-ada", "/agents/support/", 403},
@@ -151,8 +150,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// till is a shop that notes what it is asked for, and crashes the desk when it first pays:
-// before the payment, or after it.
+// till is a shop that records calls, and crashes the desk before or after the first payment.
 type till struct {
 	*stock
 	after bool
@@ -160,13 +158,11 @@ type till struct {
 	calls []string
 }
 
-// Reserve implements shop.
 func (s *till) Reserve(ctx context.Context, key, order string) (int64, error) {
 	s.calls = append(s.calls, "reserve")
 	return s.stock.Reserve(ctx, key, order)
 }
 
-// Pay implements shop.
 func (s *till) Pay(ctx context.Context, key string, cents int64) (string, error) {
 	first := len(s.calls) == 1
 	s.calls = append(s.calls, "pay")
@@ -181,9 +177,8 @@ func (s *till) Pay(ctx context.Context, key string, cents int64) (string, error)
 	return receipt, err
 }
 
-// TestRefundIsPaidOnce kills the process between the two steps of a refund. The next
-// one finishes the call: what was recorded is not done again, and what was done
-// without a record is asked for under the same key.
+// TestRefundIsPaidOnce crashes the process between the two steps of a refund. The next process
+// completes the call: recorded steps do not repeat, and an unrecorded one repeats with the same key.
 func TestRefundIsPaidOnce(t *testing.T) {
 	for name, after := range map[string]bool{"before the payment": false, "after the payment": true} {
 		t.Run(name, func(t *testing.T) {

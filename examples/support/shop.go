@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// shop is what the desk works with, in practice a service over the network. It is
-// safe for concurrent use.
+// shop is the backend of the desk, in practice a network service. It is safe for concurrent use.
 type shop interface {
 	Customer(ctx context.Context, id string) (customer, error)
 	Order(ctx context.Context, id string) (order, error)
 
-	// Reserve sets aside what is to be paid back for an order, and Pay pays it. Each
-	// is done once per key: repeated, it answers what it answered the first time.
+	// Reserve reserves the amount to refund for an order, and Pay pays it. Both are idempotent by key:
+	// a repeated call returns the first result.
 	Reserve(ctx context.Context, key, order string) (cents int64, err error)
 	Pay(ctx context.Context, key string, cents int64) (receipt string, err error)
 }
@@ -23,7 +22,7 @@ type customer struct {
 	Name string `json:"name"`
 }
 
-// order is also the card that pages draw.
+// order is also the card that pages render.
 type order struct {
 	ID       string `json:"id"`
 	Customer string `json:"customer"`
@@ -32,7 +31,7 @@ type order struct {
 	Status   string `json:"status"`
 }
 
-// stock is a shop in memory.
+// stock is an in-memory shop.
 type stock struct {
 	mu        sync.Mutex
 	customers map[string]customer
@@ -54,7 +53,6 @@ func newStock() *stock {
 	}
 }
 
-// Customer implements shop.
 func (s *stock) Customer(_ context.Context, id string) (customer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +63,6 @@ func (s *stock) Customer(_ context.Context, id string) (customer, error) {
 	return c, nil
 }
 
-// Order implements shop.
 func (s *stock) Order(_ context.Context, id string) (order, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +73,6 @@ func (s *stock) Order(_ context.Context, id string) (order, error) {
 	return o, nil
 }
 
-// Reserve implements shop.
 func (s *stock) Reserve(_ context.Context, key, id string) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +88,6 @@ func (s *stock) Reserve(_ context.Context, key, id string) (int64, error) {
 	return o.Cents, nil
 }
 
-// Pay implements shop.
 func (s *stock) Pay(_ context.Context, key string, cents int64) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// BenchmarkEncode measures the body of the next call of a conversation, in one list and
-// with all but the latest turns in blocks that were encoded before.
+// BenchmarkEncode measures encoding the next call of a conversation: in one list, and with all but the
+// latest turns in blocks that are already encoded.
 func BenchmarkEncode(b *testing.B, codec providers.Codec) {
 	m := providers.Model{Provider: "p", ID: "m"}
 	encode := func(b *testing.B, req providers.Request) {
@@ -34,7 +34,7 @@ func BenchmarkEncode(b *testing.B, codec providers.Codec) {
 	}
 }
 
-// BenchmarkDecode measures the reading of a reply that came at once.
+// BenchmarkDecode measures decoding a reply that arrives in one piece.
 func BenchmarkDecode(b *testing.B, codec providers.Codec, reply []byte) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -45,7 +45,7 @@ func BenchmarkDecode(b *testing.B, codec providers.Codec, reply []byte) {
 	}
 }
 
-// talk is a conversation of short turns, one in ten of which called a tool.
+// talk returns a conversation of short turns, one in ten of which calls a tool.
 func talk(turns int) []providers.Message {
 	var out []providers.Message
 	for n := range turns {

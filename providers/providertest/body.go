@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Payloads frames the data of events as a stream of them.
+// Payloads encodes event data as a stream of server-sent events.
 func Payloads(payloads ...string) string {
 	var b strings.Builder
 	for _, p := range payloads {
@@ -21,8 +21,8 @@ func Payloads(payloads ...string) string {
 	return b.String()
 }
 
-// Decode has a codec read the body of a response through the whole path, and returns what
-// came of it. A stream that breaks its rules fails the test.
+// Decode decodes the body of a response through the whole path, and returns its events and error. A
+// stream that violates a rule fails the test.
 func Decode(t *testing.T, c providers.Codec, body string) ([]providers.Event, *providers.Error) {
 	t.Helper()
 	events, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
@@ -33,7 +33,7 @@ func Decode(t *testing.T, c providers.Codec, body string) ([]providers.Event, *p
 	return events, failure
 }
 
-// Reads checks that a codec reads these events, and no others, in the body of a response.
+// Reads verifies that a codec decodes exactly these events from the body of a response.
 func Reads(t *testing.T, c providers.Codec, body string, want ...providers.Event) {
 	t.Helper()
 	events, failure := Decode(t, c, body)
@@ -45,8 +45,8 @@ func Reads(t *testing.T, c providers.Codec, body string, want ...providers.Event
 	}
 }
 
-// ReadsCalls checks that a codec reads these calls in the body of a response, and that they
-// are why it ends.
+// ReadsCalls verifies that a codec decodes these calls from the body of a response, and that they are
+// its stop reason.
 func ReadsCalls(t *testing.T, c providers.Codec, body string, want ...providers.ToolCallEnd) {
 	t.Helper()
 	events, failure := Decode(t, c, body)
@@ -67,7 +67,7 @@ func ReadsCalls(t *testing.T, c providers.Codec, body string, want ...providers.
 	}
 }
 
-// Sent returns the body of a call as it goes out, which has the size that the call says.
+// Sent returns the body of a call as sent. It verifies the declared size.
 func Sent(t *testing.T, call *providers.Call) string {
 	t.Helper()
 	body := call.Body.Open(t.Context())
@@ -79,7 +79,7 @@ func Sent(t *testing.T, call *providers.Call) string {
 	return string(b)
 }
 
-// Encoded returns the body that a codec makes of a request to a model, as Canonical does.
+// Encoded returns the body of a request as Canonical JSON.
 func Encoded(t *testing.T, c providers.Codec, m providers.Model, req providers.Request, o providers.Options) string {
 	t.Helper()
 	req, o = providers.Transform(m, req, o)
@@ -90,8 +90,7 @@ func Encoded(t *testing.T, c providers.Codec, m providers.Model, req providers.R
 	return Canonical(t, Sent(t, call))
 }
 
-// Canonical returns JSON with sorted keys, a line for each value. It keeps the digits of
-// numbers.
+// Canonical returns JSON with sorted keys and one value per line. It keeps the digits of numbers.
 func Canonical(t *testing.T, s string) string {
 	t.Helper()
 	var v any
@@ -110,8 +109,8 @@ func Canonical(t *testing.T, s string) string {
 	return string(out)
 }
 
-// Choices checks what options make of a request with the tools look and find: the members of the
-// body that differ from those without, as JSON.
+// Choices verifies the effect of options on a request with the tools look and find: the JSON of the
+// members of the body that differ from a request without options.
 func Choices(t *testing.T, c providers.Codec, m providers.Model, options map[string]providers.Options) {
 	t.Helper()
 	req := providers.Request{

@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Collect ranges over a stream to its end. It reports what breaks the rule that
-// nothing follows an error, and every other rule through Check.
+// Collect reads a stream to its end. It reports events after an error, and every rule violation that
+// Check finds.
 func Collect(stream iter.Seq2[providers.Event, error]) ([]providers.Event, *providers.Error, error) {
 	var events []providers.Event
 	var failure error
@@ -35,8 +35,7 @@ func Collect(stream iter.Seq2[providers.Event, error]) ([]providers.Event, *prov
 	return events, typed, nil
 }
 
-// Said returns the message that a response makes, as the runtime keeps it and shows it to
-// the model again.
+// Said returns the message of a response, as the runtime stores it and sends it back to the model.
 func Said(model string, events []providers.Event) providers.Message {
 	m := providers.Message{Role: providers.RoleAssistant, Model: model}
 	var text *providers.Text
@@ -87,8 +86,8 @@ func Said(model string, events []providers.Event) providers.Message {
 	return m
 }
 
-// Check judges a whole stream: its events in order, and the error it ended
-// with, nil if it ended with Done. It returns the first rule broken.
+// Check validates a whole stream: its events in order, and its error, nil if it ended with Done. It
+// returns the first violated rule.
 func Check(events []providers.Event, failure error) error {
 	c := checker{calls: map[int]*callState{}}
 	for i, e := range events {

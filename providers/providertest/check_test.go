@@ -24,7 +24,7 @@ func TestCheckFindsEachFault(t *testing.T) {
 		name    string
 		events  events
 		failure error
-		want    string // Empty if the stream is sound.
+		want    string // empty if the stream is valid
 	}{
 		{"sound", events{providers.ReasoningDelta{Text: "r"}, providers.ReasoningEnd{}, providers.TextDelta{Text: "t"}, start, providers.ToolCallDelta{Arguments: "{}"}, end, used}, nil, ""},
 		{"sound failure", events{providers.ReasoningDelta{Text: "r"}}, failure, ""},

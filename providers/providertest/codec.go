@@ -12,21 +12,20 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Recording is a complete response, as a vendor sends it.
+// Recording is a complete response of a vendor.
 type Recording struct {
 	Codec providers.Codec
-	// Body is the response. With server-sent events it has LF line ends, and a blank
-	// line after each event.
+	// Body is the response. Server-sent events have LF line ends, and a blank line after each event.
 	Body []byte
-	// Framing is how the format frames events; nil means SSE.
+	// Framing is the framing of events; nil means SSE.
 	Framing Framing
-	// Complete is the number of bytes after which the response is complete: at
-	// a clean end there, or anywhere behind, the codec may report Done.
+	// Complete is the number of bytes after which the response is complete. If the stream ends there
+	// or later, the codec may report Done.
 	Complete int
 }
 
-// RunCodec checks that the response reads the same however it is framed, and
-// that no part of it passes for the whole.
+// RunCodec verifies that the response decodes the same in each framing, and that a truncated response
+// is never reported as complete.
 func RunCodec(t *testing.T, r Recording) {
 	want, err := decode(r.Codec, bytes.NewReader(r.Body))
 	if err != nil {
@@ -72,11 +71,10 @@ func testFraming(t *testing.T, r Recording, want []providers.Event) {
 	}
 }
 
-// testCut ends the stream cleanly after each byte: what a proxy that gives up
-// looks like.
+// testCut ends the stream cleanly after each byte, as a proxy does that times out.
 func testCut(t *testing.T, r Recording, want []providers.Event) {
 	for n := range r.Body {
-		// A source of its own each time, through the whole path of a stream.
+		// Each cut uses a new source and the whole path of a stream.
 		stream := providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
 			return r.Codec.Decode(bytes.NewReader(r.Body[:n]), a)
 		})
@@ -100,8 +98,7 @@ func testCut(t *testing.T, r Recording, want []providers.Event) {
 	}
 }
 
-// testBroken breaks the connection after each byte before the response is
-// complete.
+// testBroken breaks the connection after each byte before the response is complete.
 func testBroken(t *testing.T, r Recording) {
 	reset := errors.New("connection reset")
 	for n := range r.Complete {

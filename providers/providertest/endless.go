@@ -9,18 +9,16 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// endlessLimits are small, so that a codec which keeps more than it may is found by
-// what it reads.
+// endlessLimits are small, so that the amount read reveals a codec that buffers too much.
 var endlessLimits = providers.Limits{ReplyBytes: 256 << 10, ArgumentBytes: 64 << 10, Calls: 32}
 
-// maxEndless is how much of a response is read before one of the limits, in bytes:
-// a codec that keeps a byte of an event keeps all of the event's cost.
+// maxEndless is the maximum number of bytes read before a limit applies. A codec that stores one byte
+// of an event is charged the cost of the whole event.
 const maxEndless = 32 << 20
 
-// RunEndless checks that responses which never end are cut off: the stream ends with
-// KindTooLong after a bounded number of events, by the limit that they stand under. A response
-// returns the data of its i-th event, counted from 0. f is how the format frames events; nil
-// means SSE.
+// RunEndless verifies that endless responses are cut off. The stream ends with KindTooLong after a
+// bounded number of events, by the limit that is the key of the response. A response returns the data
+// of its i-th event, from 0. f is the framing; nil means SSE.
 func RunEndless(t *testing.T, c providers.Codec, f Framing, responses map[providers.Limited]map[string]func(i int) string) {
 	for what, events := range responses {
 		for name, event := range events {
@@ -51,7 +49,7 @@ func testEndless(t *testing.T, c providers.Codec, what providers.Limited, src *e
 
 var errTooMuch = errors.New("the codec reads on and on")
 
-// endlessSource is the body of a response that never ends, until that is enough.
+// endlessSource is the body of an endless response, up to maxEndless.
 type endlessSource struct {
 	event   func(int) string
 	framing Framing
@@ -60,7 +58,6 @@ type endlessSource struct {
 	read    int
 }
 
-// Read implements io.Reader.
 func (s *endlessSource) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
 		if s.read > maxEndless {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Framing is how a wire format puts events into a stream. A format whose frames are not
-// server-sent events brings its own, also a binary one.
+// Framing encodes events in a stream. Formats without server-sent events implement their own, which
+// may be binary.
 type Framing interface {
-	// Frame returns an event of some data as it stands in a stream.
+	// Frame returns an encoded event.
 	Frame(data string) []byte
-	// Variants returns a stream in other frames that mean the same, by name.
+	// Variants returns equivalent encodings of a stream, by name.
 	Variants(body []byte) map[string][]byte
 }
 
@@ -27,8 +27,8 @@ type SSE struct{}
 // Frame implements Framing.
 func (SSE) Frame(data string) []byte { return fmt.Appendf(nil, "data: %s\n\n", data) }
 
-// Variants implements Framing: other line ends, comments, a byte order mark, and an end
-// without a blank line.
+// Variants implements Framing. It varies line ends, comments, a byte order mark, and the blank line at
+// the end.
 func (SSE) Variants(body []byte) map[string][]byte {
 	replace := func(old, with string) []byte { return bytes.ReplaceAll(body, []byte(old), []byte(with)) }
 	return map[string][]byte{

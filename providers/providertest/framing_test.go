@@ -10,11 +10,10 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// frames is a binary framing: the length of the data, the data, and padding whose length
-// the second byte of the head says.
+// frames is a binary framing: the length of the data, the length of the padding, the data, and the
+// padding.
 type frames struct{}
 
-// Frame implements providertest.Framing.
 func (frames) Frame(data string) []byte { return frame(data, 0) }
 
 func frame(data string, padding byte) []byte {
@@ -23,7 +22,6 @@ func frame(data string, padding byte) []byte {
 	return append(b, make([]byte, padding)...)
 }
 
-// Variants implements providertest.Framing.
 func (frames) Variants(body []byte) map[string][]byte {
 	var padded []byte
 	for len(body) > 0 {
@@ -34,10 +32,9 @@ func (frames) Variants(body []byte) map[string][]byte {
 	return map[string][]byte{"padded": padded}
 }
 
-// framed is a codec over frames: each is text, and an empty one ends the response.
+// framed is a codec over frames. Each frame is text, and an empty one ends the response.
 type framed struct{ providers.Codec }
 
-// Decode implements providers.Codec.
 func (framed) Decode(src io.Reader, a *providers.Assembler) error {
 	for !a.Stopped() {
 		var head [3]byte
@@ -65,7 +62,7 @@ func truncated(err error) error {
 	return err
 }
 
-// TestBinaryFraming runs the suites over a stream of bytes that are no text.
+// TestBinaryFraming runs the suites over a binary stream.
 func TestBinaryFraming(t *testing.T) {
 	body := append(append(frame("a\n\nb", 0), frame("\r", 0)...), frame("", 0)...)
 	providertest.RunCodec(t, providertest.Recording{Codec: framed{}, Framing: frames{}, Body: body, Complete: len(body)})

@@ -12,16 +12,15 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// RunHistory checks over random conversations that a request with History has, byte
-// for byte, the body it has without: when blocks are encoded for the first time, when
-// their encodings are used again while the conversation grows, when the model changes
-// between two requests, when blocks are left out, and when encodings were dropped.
-// signatures are some of the codec's vendor.
+// RunHistory verifies over random conversations that the body of a request with History is byte for
+// byte the one without. It covers blocks that are encoded for the first time, reused while the
+// conversation grows, omitted, or evicted, and a change of the model between two requests. signatures
+// are some of the codec's vendor.
 func RunHistory(t *testing.T, c providers.Codec, signatures []string) {
 	RunHistoryOf(t, c, "m", signatures)
 }
 
-// RunHistoryOf is RunHistory for a model of some id, of which a codec makes its own.
+// RunHistoryOf is RunHistory for codecs that treat the model id specially.
 func RunHistoryOf(t *testing.T, c providers.Codec, id string, signatures []string) {
 	for seed := range uint64(100) {
 		g := &conversations{r: rand.New(rand.NewPCG(seed, 1)), id: id, signatures: signatures}
@@ -84,15 +83,14 @@ func encoded(t *testing.T, c providers.Codec, m providers.Model, req providers.R
 	return string(b)
 }
 
-// conversations makes random exchanges, with all that codecs treat in ways of their
-// own.
+// conversations generates random exchanges with everything that codecs treat specially.
 type conversations struct {
 	r          *rand.Rand
-	id         string // of the model
+	id         string // model id
 	signatures []string
 }
 
-// exchange is a message of a user and, mostly, some steps of the model.
+// exchange returns a message of a user and usually some steps of the model.
 func (g *conversations) exchange() []providers.Message {
 	out := []providers.Message{{Role: providers.RoleUser, Parts: g.content(2)}}
 	for range g.r.IntN(4) {
@@ -123,7 +121,7 @@ func (g *conversations) text() string {
 	return []string{"", " \n", "hello <b>&", "\u2028\x00\xff\"\\", "größer"}[g.r.IntN(5)]
 }
 
-// step is what the model said, and the results of its calls, some of them missing.
+// step returns a reply of the model and the results of its calls, some of them missing.
 func (g *conversations) step() []providers.Message {
 	said := providers.Message{Role: providers.RoleAssistant, Model: []string{"p/" + g.id, "p/other", ""}[g.r.IntN(3)]}
 	results := providers.Message{Role: providers.RoleTool}
@@ -154,8 +152,8 @@ func (g *conversations) step() []providers.Message {
 	return []providers.Message{said, results}
 }
 
-// FuzzSignatures checks that whatever a signature holds, and whatever text it is of, a
-// request with it can be sent: a codec reads its signatures as it reads its vendor.
+// FuzzSignatures verifies that a request with any signature, over any text, can be encoded, because
+// codecs decode the signatures that their vendor sends.
 func FuzzSignatures(f *testing.F, c providers.Codec, signatures []string) {
 	for _, s := range signatures {
 		f.Add("hm", s)

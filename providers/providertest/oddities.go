@@ -11,29 +11,29 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Wire writes what a response of a format holds, for RunOddities. A function that is nil is of
-// something that the format cannot say.
+// Wire encodes responses of a format, for RunOddities. A function is nil if the format has no such
+// content.
 type Wire struct {
 	Codec   providers.Codec
 	Framing Framing // nil means SSE
-	// Text is a piece of the answer as a JSON string, which may hold half of a surrogate pair.
+	// Text encodes a piece of text given as a JSON string, which may contain half of a surrogate pair.
 	Text func(quoted string) []string
-	// Call is a whole call: its name and pieces of its arguments as JSON strings.
+	// Call encodes a call: its name and the pieces of its arguments as JSON strings.
 	Call func(name string, arguments ...string) []string
-	// Whole tells that arguments come in one piece, and not as a text.
+	// Whole reports that arguments are one JSON value, not pieces of text.
 	Whole bool
-	// End is the end of a response by the vendor's word for it, with its usage as JSON.
+	// End encodes the end of a response, with the vendor's stop reason and the usage as JSON.
 	End func(word, usage string) []string
-	// Words are the format's own words for "stop" and for a call, Count is the member of its
-	// usage that counts the output.
+	// Stop and Calls are the format's stop reasons. Count is the usage member that counts output.
 	Stop, Calls, Count string
-	// FixedWords tells that the format ends by events, so that it has no words of servers.
+	// FixedWords reports that the format has no stop reasons of other servers, because it ends by
+	// events.
 	FixedWords bool
-	// Document is a response that is no stream, which says "Hi".
+	// Document is a response without streaming whose text is "Hi".
 	Document string
 }
 
-// said is what came of a response.
+// said is the decoded response.
 type said struct {
 	Text  string
 	Calls []string // name and arguments
@@ -73,8 +73,8 @@ func (w Wire) readBody(t *testing.T, body string, tools []providers.Tool) (out s
 	return out
 }
 
-// RunOddities checks what a format makes of responses that its vendor would not send, and
-// that other servers of the format do.
+// RunOddities verifies the decoding of responses that other servers of the format send, but not its
+// vendor.
 func RunOddities(t *testing.T, w Wire) {
 	t.Run("usage", func(t *testing.T) { w.testUsage(t) })
 	t.Run("split characters", func(t *testing.T) { w.testSplit(t) })
@@ -107,7 +107,7 @@ func (w Wire) testUsage(t *testing.T) {
 	}
 }
 
-// Frames returns events as a stream.
+// Frames encodes events as a stream.
 func Frames(f Framing, events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -238,7 +238,7 @@ func (w Wire) testEnds(t *testing.T) {
 	if got := w.read(t, w.End("model_context_window_exceeded", "null")); got.Kind != providers.KindContextOverflow {
 		t.Errorf("a full window without an answer: got %+v, want kind %s", got, providers.KindContextOverflow)
 	}
-	// An interim word is no end.
+	// An interim stop reason does not end the response.
 	if got := w.read(t, w.Text(`"a"`), w.End("FINISH_REASON_UNSPECIFIED", "null"), w.Text(`"b"`), w.End(w.Stop, "null")); got.Text != "ab" && got.Kind == "" {
 		t.Errorf("text behind an interim word: got %+v", got)
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Recorded is one of the recordings of RunRecordings.
+// Recorded is one recording of RunRecordings.
 type Recorded struct {
 	Name   string
 	Status int
-	// Body is the response.
+	// Body is the recorded response.
 	Body []byte
-	// Events are what the codec made of it, and Failure what it ended with.
+	// Events and Failure are the result of the codec.
 	Events  []providers.Event
 	Failure *providers.Error
 }
 
-// recordedMeta is what meta.json of a recording has to say.
+// recordedMeta is the content of meta.json.
 type recordedMeta struct {
 	Status   int               `json:"status"`
 	Headers  map[string]string `json:"headers"`
@@ -33,17 +33,16 @@ type recordedMeta struct {
 	} `json:"response"`
 }
 
-// cuts is at how many places a recording is cut, spread over it.
+// cuts is the number of positions at which a recording is truncated.
 const cuts = 200
 
 var recordings = flag.String("recordings", "", "decode the recordings of vendors' traffic in this folder, which has one for each slug")
 
-// RunRecordings decodes every recording of a vendor's traffic that the flag -recordings has
-// of a slug, for whoever develops a codec: a folder for each, with meta.json (status,
-// headers, and how the response is framed) and response.sse, response.bin or
-// chunks.jsonl. Each has to keep the rules of a stream, whole and cut. look judges what
-// came out. A body that is no stream is decoded as such, and that of a refusal is classified.
-// A slug may have no folder. Without the flag nothing is done.
+// RunRecordings decodes all recordings of a slug in the folder of the flag -recordings, for authors of
+// codecs. Each recording is a folder with meta.json (status, headers, framing) and response.sse,
+// response.bin or chunks.jsonl. Each must follow the rules of a stream, whole and truncated. look
+// checks the result. A body without streaming is decoded as such, and an error response is classified.
+// A slug may have no folder. Without the flag RunRecordings does nothing.
 func RunRecordings(t *testing.T, slug string, c providers.Codec, look func(*testing.T, Recorded)) {
 	if *recordings == "" {
 		return
@@ -103,7 +102,7 @@ func recorded(t *testing.T, dir string, c providers.Codec) Recorded {
 	}
 	r.Events, r.Failure = decodeWhole(t, c, r.Body)
 	if r.Failure != nil {
-		return r // what came before it may have been a whole response
+		return r // the events before may be a complete response
 	}
 	for n := 0; n < len(r.Body); n += len(r.Body)/cuts + 1 {
 		if events, _ := decodeWhole(t, c, r.Body[:n]); len(events) > len(r.Events) {

@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// refusal is an answer that is no success, and how a protocol classifies it.
+// refusal is an error response and its classification.
 type refusal struct {
 	name   string
 	status int
@@ -17,8 +17,8 @@ type refusal struct {
 	after  time.Duration
 }
 
-// refusals are answers of vendors and gateways that every format may get. Status, code and
-// the position of a member decide; text of others within a message does not.
+// refusals are error responses of vendors and gateways that every format may get. Status, code and the
+// position of a member decide the classification; quoted text within a message does not.
 var refusals = []refusal{
 	{"a key in a page", 404, nil, `<html>set your API key: Incorrect API key provided</html>`, providers.KindInvalidRequest, 0},
 	{"a key in a message", 404, nil, `{"error":{"message":"No route /v1/incorrect api key. See api_key_invalid."}}`, providers.KindInvalidRequest, 0},
@@ -63,8 +63,7 @@ var refusals = []refusal{
 	{"wait with a unit", 503, map[string]string{"Retry-After": "30s"}, `busy`, providers.KindOverloaded, 30 * time.Second},
 }
 
-// RunRefusals checks how a protocol classifies what vendors of every format answer in place
-// of a stream.
+// RunRefusals verifies how a protocol classifies error responses of vendors of all formats.
 func RunRefusals[P providers.Protocol](t *testing.T, start Starter[P]) {
 	for _, tt := range refusals {
 		t.Run(tt.name, func(t *testing.T) {

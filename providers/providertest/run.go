@@ -14,25 +14,22 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Subject is a protocol under test, with requests that bring about what the
-// suite wants to see.
+// Subject is a protocol under test, with the requests that the suite needs.
 type Subject struct {
 	Protocol providers.Protocol
 	Model    providers.Model
-	// Text is answered with text alone, the same text each time.
+	// Text gets a response with text only, the same text each time.
 	Text providers.Request
-	// Reasoning is answered with reasoning, then text. It may stay empty for a
-	// protocol that knows no reasoning.
+	// Reasoning gets reasoning, then text. It may be empty for a protocol without reasoning.
 	Reasoning providers.Request
-	// Call is answered with at least one tool call.
+	// Call gets at least one tool call.
 	Call providers.Request
-	// Long is answered with some text and then more than anyone waits for; the
-	// stream ends only if it is aborted.
+	// Long gets some text and then an unbounded stream, which ends only when the test aborts it.
 	Long providers.Request
 }
 
-// Run checks the guarantees of providers.Protocol. newSubject is called once for each
-// subtest and may register clean-ups.
+// Run verifies the guarantees of providers.Protocol. newSubject is called once for each subtest and
+// may register cleanup functions.
 func Run(t *testing.T, newSubject func(t *testing.T) Subject) {
 	for name, rule := range map[string]func(*testing.T, Subject){
 		"text":                             testText,
@@ -156,7 +153,7 @@ func testBreak(t *testing.T, s Subject) {
 		if err != nil {
 			t.Fatalf("got %v, %v", e, err)
 		}
-		break // Going on would panic in the loop itself.
+		break // To continue would panic in the loop itself.
 	}
 }
 
@@ -193,7 +190,7 @@ func text(events []providers.Event) string {
 	return s
 }
 
-// testUnchanged passes a history in which much has to be repaired.
+// testUnchanged sends a history that needs many repairs.
 func testUnchanged(t *testing.T, s Subject) {
 	build := func() providers.Request {
 		req := s.Text
@@ -220,8 +217,8 @@ func testUnchanged(t *testing.T, s Subject) {
 	}
 }
 
-// testLazy makes a stream whose context ends between Stream and range: had the
-// call begun in Stream, text would have been on its way.
+// testLazy cancels the context between Stream and range. If the call began in Stream, text would
+// arrive.
 func testLazy(t *testing.T, s Subject) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stream := s.stream(ctx, s.Text)
@@ -233,33 +230,29 @@ func testLazy(t *testing.T, s Subject) {
 	}
 }
 
-// withheld is the content of an image that cannot be read to its end.
+// withheld is the content of an image whose reader fails.
 type withheld struct {
 	err    error
 	opened atomic.Int32
 	closed atomic.Int32
 }
 
-// Size implements providers.Content.
 func (*withheld) Size() int64 { return 1 << 20 }
 
-// Open implements providers.Content.
 func (w *withheld) Open(context.Context) (io.ReadCloser, error) {
 	w.opened.Add(1)
 	return w, nil
 }
 
-// Read implements io.Reader.
 func (w *withheld) Read([]byte) (int, error) { return 0, w.err }
 
-// Close implements io.Closer.
 func (w *withheld) Close() error {
 	w.closed.Add(1)
 	return nil
 }
 
-// testImage shows an image whose bytes fail. A protocol that reads it blames it,
-// not the vendor; one that does not show images need not care.
+// testImage sends an image whose reader fails. A protocol that reads images reports the image, not the
+// vendor. Protocols without images need not read it.
 func testImage(t *testing.T, s Subject) {
 	reason := errors.New("the disk is on fire")
 	for kind, err := range map[providers.ErrorKind]error{

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// StrictSchema reports what the server of a dialect refuses in the schema of a tool, by the rules that
-// its vendor documents or answers with. It shares no code with what writes schemas.
+// StrictSchema returns an error if a server of the dialect rejects the schema of a tool, by the
+// vendor's documentation or its error responses. It shares no code with the schema writer.
 func StrictSchema(d providers.SchemaDialect, schema []byte) error {
 	var root map[string]any
 	if err := json.Unmarshal(schema, &root); err != nil {
@@ -42,7 +42,7 @@ type strictSchema struct {
 	root map[string]any
 }
 
-// strictMembers are the keywords that a dialect knows, for those that refuse others.
+// strictMembers lists the keywords of dialects that reject others.
 var strictMembers = map[providers.SchemaDialect][]string{
 	providers.SchemaMoonshot: {
 		"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "description", "title", "default", "$ref", "$defs",
@@ -112,7 +112,7 @@ func (s strictSchema) check(at string, v any) error {
 	return nil
 }
 
-// reference checks "$ref" and what stands beside it.
+// reference checks "$ref" and its siblings.
 func (s strictSchema) reference(n map[string]any) error {
 	ref, ok := n["$ref"].(string)
 	if !ok {
@@ -131,7 +131,7 @@ func (s strictSchema) reference(n map[string]any) error {
 	return nil
 }
 
-// typed checks "type" and what has to fit it.
+// typed checks "type" and the keywords that depend on it.
 func (s strictSchema) typed(n map[string]any) error {
 	_, isList := n["type"].([]any)
 	wants := s.d == providers.SchemaMoonshot || s.d == providers.SchemaFireworks
@@ -162,16 +162,16 @@ func first(values []any) any {
 	return values[0]
 }
 
-// StrictVendor is a server that refuses what its vendor refuses: schemas of tools by StrictSchema, unknown
-// members of the body, and a limit of output that does not fit into the window beside the prompt. It
-// answers all else.
+// StrictVendor is a server that rejects the requests that its vendor rejects: tool schemas by
+// StrictSchema, unknown members of the body, and an output limit that exceeds the window minus the
+// prompt. It answers all other requests.
 type StrictVendor struct {
 	// API is the wire format: "openai-completions", "openai-responses" or "google-generative-ai".
 	API     string
 	Dialect providers.SchemaDialect
-	// Window is in tokens, of which the prompt takes one for each 4 bytes of the body; 0 is no limit.
+	// Window is in tokens; the prompt counts one per 4 bytes of the body. 0 means no limit.
 	Window int
-	// MaxOutput is the limit that requests may have beside that; 0 is none.
+	// MaxOutput is an additional maximum of the output limit; 0 means none.
 	MaxOutput int
 
 	mu       sync.Mutex
@@ -179,7 +179,7 @@ type StrictVendor struct {
 	requests []string
 }
 
-// Refused returns why requests were refused, and Requests all bodies.
+// Refused returns the reasons of rejected requests.
 func (v *StrictVendor) Refused() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -193,7 +193,7 @@ func (v *StrictVendor) Requests() []string {
 	return slices.Clone(v.requests)
 }
 
-// strictBodies are the members of a request, as far as the vendors of a format document them.
+// strictBodies lists the documented members of a request, by format.
 var strictBodies = map[string][]string{
 	"openai-completions": {
 		"model", "messages", "stream", "stream_options", "store", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "temperature", "stop",
@@ -226,10 +226,10 @@ func (v *StrictVendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, strictAnswers[v.API]) // to a client that may be gone
+	_, _ = io.WriteString(w, strictAnswers[v.API]) // the client may be gone
 }
 
-// strictAnswers are "pong" in each format.
+// strictAnswers are the responses "pong" in each format.
 var strictAnswers = map[string]string{
 	"openai-completions": `data: {"choices":[{"index":0,"delta":{"content":"pong"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n",
 	"openai-responses": `data: {"type":"response.output_item.added","output_index":0,"item":{"id":"m1","type":"message","role":"assistant","content":[]}}` + "\n\n" +
@@ -239,7 +239,7 @@ var strictAnswers = map[string]string{
 	"google-generative-ai": `data: {"candidates":[{"content":{"role":"model","parts":[{"text":"pong"}]},"finishReason":"STOP","index":0}]}` + "\n\n",
 }
 
-// check returns why a request is refused.
+// check returns the reason to reject a request, or nil.
 func (v *StrictVendor) check(body []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -268,7 +268,7 @@ func (v *StrictVendor) schemas(tools json.RawMessage) (out []json.RawMessage) {
 			Parameters json.RawMessage
 		} `json:"functionDeclarations"`
 	}
-	_ = json.Unmarshal(tools, &list) // nil has none
+	_ = json.Unmarshal(tools, &list) // nil decodes to none
 	for _, t := range list {
 		out = append(out, t.Parameters, t.Function.Parameters)
 		for _, f := range t.Functions {
@@ -278,7 +278,7 @@ func (v *StrictVendor) schemas(tools json.RawMessage) (out []json.RawMessage) {
 	return slices.DeleteFunc(out, func(s json.RawMessage) bool { return s == nil })
 }
 
-// limit refuses a limit of output that does not fit.
+// limit rejects an output limit that does not fit.
 func (v *StrictVendor) limit(prompt int, members map[string]json.RawMessage) error {
 	var config struct{ MaxOutputTokens int }
 	_ = json.Unmarshal(members["generationConfig"], &config)

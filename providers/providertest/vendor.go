@@ -9,30 +9,30 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Ask returns a request with what one user says.
+// Ask returns a request with one user message.
 func Ask(text string) providers.Request {
 	return providers.Request{Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}}
 }
 
-// Asking returns the Subject of a vendor that answers what it is asked for: "text",
-// "reasoning", "call" or "long".
+// Asking returns the Subject of a vendor that responds to the messages "text", "reasoning", "call" and
+// "long".
 func Asking(p providers.Protocol, m providers.Model) Subject {
 	return Subject{Protocol: p, Model: m, Text: Ask("text"), Reasoning: Ask("reasoning"), Call: Ask("call"), Long: Ask("long")}
 }
 
-// Answer sends the one of some responses that was asked for by its name. Only the client's
-// leaving ends the one named "long".
+// Answer sends the response with the requested name. The one named "long" ends only when the client
+// leaves.
 func Answer(w http.ResponseWriter, r *http.Request, asked string, responses map[string]string) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, responses[asked]) // to a client that may be gone
+	_, _ = io.WriteString(w, responses[asked]) // the client may be gone
 	w.(http.Flusher).Flush()
 	if asked == "long" {
 		<-r.Context().Done()
 	}
 }
 
-// Serve starts a vendor and returns its address. When the test ends, it is closed after the
-// protocol that reaches it.
+// Serve starts a vendor and returns its address. At the end of the test it is closed after the
+// protocol.
 func Serve(t *testing.T, p io.Closer, h http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -45,11 +45,11 @@ func Serve(t *testing.T, p io.Closer, h http.HandlerFunc) string {
 	return server.URL
 }
 
-// Starter starts a vendor and returns a protocol and a model that reach it.
+// Starter starts a vendor and returns a protocol and a model for it.
 type Starter[P providers.Protocol] func(*testing.T, http.HandlerFunc) (P, providers.Model)
 
-// Refused returns the error of a call that a vendor answers with a status. It has the status
-// and the body.
+// Refused returns the error of a call to which the vendor responds with a status. It verifies the
+// status and the body.
 func Refused[P providers.Protocol](t *testing.T, start Starter[P], status int, header map[string]string, body string) *providers.Error {
 	t.Helper()
 	p, m := start(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -69,8 +69,8 @@ func Refused[P providers.Protocol](t *testing.T, start Starter[P], status int, h
 	return e
 }
 
-// RunBroken checks that a connection which breaks behind a part of a response that says
-// something once gives that, and an error that is worth repeating.
+// RunBroken verifies that a connection that breaks after a part with one event yields that event and a
+// retryable error.
 func RunBroken[P providers.Protocol](t *testing.T, start Starter[P], part string) {
 	t.Helper()
 	p, m := start(t, func(w http.ResponseWriter, _ *http.Request) {
