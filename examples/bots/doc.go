@@ -7,7 +7,7 @@
 //     crash.
 //   - Each reply keeps its id, so the platform shows it once.
 //   - A long reply is posted as a draft while the model generates it, and edited until it is complete.
-//   - The outbox waits as long as a rate limit asks, and drops replies to a chat that no longer exists.
+//   - The outbox waits as long as a rate limit asks, and and a reply to a deleted chat becomes a dead letter.
 //
 // main.go lists the environment variables for secrets, tokens and API URLs. Set them, register the
 // URLs of /channels/slack/events and /channels/messenger/webhook with the platforms, and run:

@@ -85,7 +85,7 @@ func TestBots(t *testing.T) {
 					Logger: slog.New(slog.DiscardHandler), Runtime: actors.Options{Outbox: outbox.Routes{Targets: b.targets()}},
 				})
 				p.serving = func() any { return h.Runtime() }
-				p.look()
+				p.observe()
 				p.atShown = func(n, drafts int) {
 					if n > 0 && n == killed.shown || drafts > 0 && drafts == killed.draft {
 						h.Crash()
@@ -97,19 +97,19 @@ func TestBots(t *testing.T) {
 				before := h.Runtime()
 				p.run(func() http.Handler { return handler(t, b, h.Runtime()) })
 				if name != "never" && before == h.Runtime() {
-					t.Error("it was not killed")
+					t.Error("got no crash")
 				}
 				p.check(h)
-				t.Logf("it has met %v", p.met)
+				t.Logf("got events %v", p.met)
 				for what, n := range p.met {
 					met[what] += n
 				}
 			})
 		})
 	}
-	for _, what := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "shown before", "draft", "edit"} {
+	for _, what := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "duplicate", "draft", "edit"} {
 		if met[what] == 0 {
-			t.Errorf("it has met %v: %s is missing", met, what)
+			t.Errorf("got events %v, want %s among them", met, what)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (p *platform) run(to func() http.Handler) {
 // check compares the visible messages with the conversations.
 func (p *platform) check(h *agenttest.Host) {
 	if letters := h.DeadLetters(); len(letters) > 0 {
-		p.t.Errorf("%d replies were given up: %+v", len(letters), letters)
+		p.t.Errorf("got %d dead letters: %+v", len(letters), letters)
 	}
 	for chat := range chats() {
 		s, err := h.Conversation(agentName, instanceOf(chat)).History(p.t.Context())
@@ -161,11 +161,11 @@ func (p *platform) check(h *agenttest.Host) {
 			got = append(got, m.text[strings.LastIndexByte(m.text, '\n')+1:])
 		}
 		if !slices.Equal(got, want) {
-			p.t.Errorf("%s shows %q, its conversation asks for %q", chat, got, want)
+			p.t.Errorf("%s: got messages %q, want %q of its conversation", chat, got, want)
 		}
 		slices.Sort(want)
 		if len(want) != perChat || len(slices.Compact(want)) != perChat {
-			p.t.Errorf("%s has the messages %q, %d were written", chat, want, perChat)
+			p.t.Errorf("%s: got user messages %q, want %d", chat, want, perChat)
 		}
 	}
 }
@@ -174,8 +174,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestReplyAnswers verifies the error for each response of a platform. It contains no secret.
-func TestReplyAnswers(t *testing.T) {
+// TestPlatformResponses verifies the error for each response of a platform. It contains no secret.
+func TestPlatformResponses(t *testing.T) {
 	const slackChat, messengerChat = "slack:v1:T:C:1", "messenger:v1:regular:chat:7:thread:8:direct:"
 	for name, c := range map[string]struct {
 		target, chat string
@@ -210,28 +210,28 @@ func TestReplyAnswers(t *testing.T) {
 		errors.As(err, &later)
 		switch {
 		case (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), ".test")):
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		case errors.As(err, &gone) != c.gone || later.After != c.after:
-			t.Errorf("%s: %v, gone %t, later %v", name, err, gone != nil, later.After)
+			t.Errorf("%s: got error %v, gone %t, later %v", name, err, gone != nil, later.After)
 		}
 	}
 }
 
 // refuser is a dispatcher that must not be called.
-type nobody struct {
+type refuser struct {
 	conversation.Dispatcher
 	t *testing.T
 }
 
-func (n nobody) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
-	n.t.Errorf("%+v is admitted", a)
+func (n refuser) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	n.t.Errorf("got admission %+v, want none", a)
 	return conversation.Receipt{}, nil
 }
 
 // TestNothingToAnswer verifies that messages of bots, edits, and messages without text are
 // acknowledged and not answered.
 func TestNothingToAnswer(t *testing.T) {
-	h := handler(t, botsAt(nil), nobody{t: t})
+	h := handler(t, botsAt(nil), refuser{t: t})
 	for _, w := range []webhook{
 		{"", "/channels/slack/events", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","ts":"1","text":"x","bot_id":"B"}}`, signSlack},
 		{"", "/channels/slack/events", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","ts":"1","text":"x","subtype":"message_changed"}}`, signSlack},
@@ -245,7 +245,7 @@ func TestNothingToAnswer(t *testing.T) {
 		w.sign(r.Header, w.body)
 		answer := httptest.NewRecorder()
 		if h.ServeHTTP(answer, r); answer.Code != 200 || answer.Body.Len() > 0 {
-			t.Errorf("%s is answered by %d %s", w.body, answer.Code, answer.Body)
+			t.Errorf("%s: got %d %s", w.body, answer.Code, answer.Body)
 		}
 	}
 }

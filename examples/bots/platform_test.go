@@ -24,18 +24,18 @@ const (
 	slackURL        = "https://slack.test/api"
 	messengerURL    = "https://messenger.test/bot"
 	limited         = 47 * time.Second // the Retry-After, longer than the outbox's own backoff
-	worstTries      = 3                // the maximum number of bad outcomes per request
+	maxBadOutcomes  = 3                // the maximum number of bad outcomes per request
 )
 
 // outcome is the outcome of one request.
-type fate int
+type outcome int
 
 const (
-	fine  fate = iota
-	lost       // accepted, but the response is lost
-	busy       // 429 with a Retry-After; an accepted webhook is sent once more
-	wrong      // 500; a webhook is late
-	fates
+	fine        outcome = iota
+	lost                // accepted, but the response is lost
+	rateLimited         // 429 with a Retry-After; an accepted webhook is sent once more
+	serverError         // 500; a webhook is late
+	outcomes
 )
 
 // platform is a fake of both platforms. It sends webhooks late, out of order and repeatedly. It shows
@@ -74,8 +74,8 @@ type limit struct {
 // limit. Writes take no time here.
 const instant = time.Millisecond
 
-// look notices the current process.
-func (p *platform) look() {
+// observe notices the current process.
+func (p *platform) observe() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := p.serving(); now != p.known {
@@ -86,10 +86,10 @@ func (p *platform) look() {
 	}
 }
 
-// leave returns the remaining rate limit of a reply. It is 0 after a crash if the process recorded
+// limitLeft returns the remaining rate limit of a reply. It is 0 after a crash if the process recorded
 // nothing: because it crashed within an instant, or because the limit applied to a draft.
-func (p *platform) leave(id string) time.Duration {
-	p.look()
+func (p *platform) limitLeft(id string) time.Duration {
+	p.observe()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	asked, ok := p.asked[id]
@@ -107,11 +107,11 @@ func newPlatform(t *testing.T, seed uint64) *platform {
 }
 
 // next draws the outcome of the next request for an id.
-func (p *platform) next(kind, id string) (f fate) {
+func (p *platform) next(kind, id string) (f outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tries[kind+id]++; p.tries[kind+id] <= worstTries {
-		f = fate(p.draw.IntN(int(fates)))
+	if p.tries[kind+id]++; p.tries[kind+id] <= maxBadOutcomes {
+		f = outcome(p.draw.IntN(int(outcomes)))
 	}
 	p.met[fmt.Sprint(kind, f)]++
 	return f
@@ -135,24 +135,24 @@ func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	var c call
 	if err != nil || json.Unmarshal(body, &c) != nil || r.Header.Get("Authorization") != "Bearer token" {
-		p.t.Errorf("the platform cannot read %s %s, %v", r.URL, body, err)
+		p.t.Errorf("invalid call %s %s, %v", r.URL, body, err)
 	}
 	if err := r.Context().Err(); err != nil { // the process crashed before the call
 		return nil, err
 	}
 	id := r.Header.Get("Idempotency-Key")
-	if early := p.leave(id); early > 0 {
-		p.t.Errorf("%s comes again %v too soon", id, early)
+	if early := p.limitLeft(id); early > 0 {
+		p.t.Errorf("%s: got a retry %v too soon", id, early)
 	}
 	f := p.next("reply", id)
 	switch f {
-	case busy:
+	case rateLimited:
 		p.mu.Lock()
 		p.asked[id] = limit{time.Now(), c.draft()}
 		p.mu.Unlock()
-		time.AfterFunc(instant, p.look)
+		time.AfterFunc(instant, p.observe)
 		return answered(429, "", "Retry-After", strconv.Itoa(int(limited.Seconds()))), nil
-	case wrong:
+	case serverError:
 		return answered(500, ""), nil
 	}
 	answer := p.take(r.URL.String(), id, &c)
@@ -179,7 +179,7 @@ func (p *platform) take(url, id string, c *call) (answer string) {
 	case messengerURL + "/editMessageText":
 		return fmt.Sprintf(`{"ok":%t,"result":{}}`, p.edit(fmt.Sprint(c.Message), c))
 	}
-	p.t.Errorf("%s is called", url)
+	p.t.Errorf("got call of unknown URL %s", url)
 	return ""
 }
 
@@ -198,14 +198,14 @@ func (p *platform) show(chat, id string, c *call) message {
 	p.mu.Lock()
 	m := p.shown[id]
 	if m != nil {
-		p.met["shown before"]++
+		p.met["duplicate"]++
 		defer p.mu.Unlock()
 		return *m
 	}
 	m = &message{name: strconv.Itoa(len(p.shown) + 1)}
 	p.shown[id], p.names[m.name] = m, m
 	p.chats[chat] = append(p.chats[chat], m)
-	return p.say(m, c)
+	return p.update(m, c)
 }
 
 // edit edits the message with a name, if it exists.
@@ -214,18 +214,18 @@ func (p *platform) edit(name string, c *call) bool {
 	m := p.names[name]
 	if m == nil {
 		p.mu.Unlock()
-		p.t.Errorf("%q is to be edited, which is not there", name)
+		p.t.Errorf("got edit of unknown message %q", name)
 		return false
 	}
 	p.met["edit"]++
-	p.say(m, c)
+	p.update(m, c)
 	return true
 }
 
 // update sets the text of a message. It unlocks mu.
-func (p *platform) say(m *message, c *call) message {
+func (p *platform) update(m *message, c *call) message {
 	if m.whole && c.draft() {
-		p.t.Errorf("%q is said after %q", c.Text, m.text)
+		p.t.Errorf("got draft %q after the complete text %q", c.Text, m.text)
 	}
 	again := m.whole
 	m.text, m.whole = c.Text, !c.draft()
@@ -254,7 +254,7 @@ type webhook struct {
 func (p *platform) send(to func() http.Handler, w webhook) {
 	for try := 1; try < 1000; try++ {
 		f := p.next("webhook", w.id)
-		if f == wrong {
+		if f == serverError {
 			time.Sleep(time.Minute)
 		}
 		r := httptest.NewRequest(http.MethodPost, w.path, bytes.NewReader([]byte(w.body)))
@@ -264,9 +264,9 @@ func (p *platform) send(to func() http.Handler, w webhook) {
 		answer := httptest.NewRecorder()
 		to().ServeHTTP(answer, r)
 		if answer.Code != 200 && answer.Code != 503 {
-			p.t.Errorf("%s is answered by %d %s", w.body, answer.Code, answer.Body)
+			p.t.Errorf("%s: got %d %s", w.body, answer.Code, answer.Body)
 		}
-		if answer.Code == 200 && f != lost && f != busy {
+		if answer.Code == 200 && f != lost && f != rateLimited {
 			return
 		}
 		time.Sleep(10 * time.Second)

@@ -89,21 +89,21 @@ func TestNightlyOverCrashes(t *testing.T) {
 			h.SignalRun(id, "yes", yes)
 			run, err := h.AwaitRun(id)
 			if err != nil || once(string(run.Output)) != want {
-				t.Errorf("crash at write %d: %s, %v", n, run.Output, err)
+				t.Errorf("crash at write %d: got %s, %v", n, run.Output, err)
 			}
 			time.Sleep(time.Hour)
 			if sales, incidents := asked(t, h, "sales"), asked(t, h, "incidents"); sales != 1 || incidents != 1 {
-				t.Errorf("crash at write %d: the sales were asked for %d times, the incidents %d", n, sales, incidents)
+				t.Errorf("crash at write %d: got %d questions about sales and %d about incidents, want 1 each", n, sales, incidents)
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if early != 0 || len(b.posts) != 1 {
-				t.Errorf("crash at write %d: %d posts before the approval, then %v", n, early, b.posts)
+				t.Errorf("crash at write %d: got %d posts before the approval, then %v", n, early, b.posts)
 			}
 			for _, body := range b.posts {
 				var got, as report
 				if json.Unmarshal([]byte(once(body)), &got) != nil || json.Unmarshal([]byte(want), &as) != nil || got != as {
-					t.Errorf("crash at write %d: posted %s", n, body)
+					t.Errorf("crash at write %d: got post %s", n, body)
 				}
 			}
 			if h.Runtime() != before {
@@ -112,11 +112,11 @@ func TestNightlyOverCrashes(t *testing.T) {
 		})
 	}
 	if crashes < sample.Of(5, 1) {
-		t.Errorf("it has crashed %d times", crashes)
+		t.Errorf("got %d crashes", crashes)
 	}
 }
 
-func TestAgentsAreAskedSideBySide(t *testing.T) {
+func TestAgentsAreAskedConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nightly := newNightly()
 		h := agenttest.New(t, newAgents("openai/m1"), &agenttest.Options{
@@ -139,7 +139,7 @@ func TestAgentsAreAskedSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took < 20*time.Second || took >= 40*time.Second {
-			t.Errorf("the agents have answered after %v", took)
+			t.Errorf("got both answers after %v, want less than 40 s", took)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func requireToken(next http.Handler) http.Handler {
 			return
 		}
 		parleyhttp.LeaveBody(w, r) // Do not wait for the unread body.
-		http.Error(w, "send your token as X-Token", http.StatusUnauthorized)
+		http.Error(w, "missing or invalid X-Token", http.StatusUnauthorized)
 	})
 }
 
@@ -45,24 +45,24 @@ type clock struct { // output of the tool, and data for clients
 }
 
 type zone struct { // input of the tool
-	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone such as Europe/Berlin; UTC if left out"`
+	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone such as Europe/Berlin; UTC if omitted"`
 }
 
 // newConcierge returns the agent.
 func newConcierge() *agent.Agent {
-	shown := agent.NewDataWriter[clock]("clock", nil)
-	tell := func(ctx context.Context, in zone) (clock, error) {
+	clocks := agent.NewDataWriter[clock]("clock", nil)
+	now := func(ctx context.Context, in zone) (clock, error) {
 		at, err := time.LoadLocation(in.Zone)
 		if err != nil {
 			return clock{}, err
 		}
 		c := clock{at.String(), time.Now().In(at).Format(time.Kitchen)}
-		return c, shown.Write(ctx, c)
+		return c, clocks.Write(ctx, c)
 	}
 	return &agent.Agent{
 		Name: "concierge", Model: "demo/parrot", Instructions: "You are the concierge of a hotel. Answer briefly.",
-		Tools:       []agent.Tool{agent.NewTool("time", "Tells the time in a zone.", tell, &agent.ToolOptions{Data: []agent.Data{shown}})},
+		Tools:       []agent.Tool{agent.NewTool("time", "Tells the time in a zone.", now, &agent.ToolOptions{Data: []agent.Data{clocks}})},
 		InitialData: agent.SchemaFor[*guest](), // A pointer makes the initial data optional.
-		Data:        []agent.Data{shown},
+		Data:        []agent.Data{clocks},
 	}
 }

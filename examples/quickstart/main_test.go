@@ -49,7 +49,7 @@ func start(t *testing.T) (base string) {
 	t.Cleanup(func() {
 		cancel()
 		if code := <-ended; code != 0 {
-			t.Errorf("exit %d, %s", code, &logs)
+			t.Errorf("got exit %d, %s", code, &logs)
 		}
 	})
 	line := make([]byte, 1024)
@@ -65,25 +65,25 @@ func TestQuickstart(t *testing.T) {
 	at := base + "room%2F7"
 	const hello = `{"kind":"user","body":"time","initialData":{"name":"Ada"}}`
 	if status, body, _ := request(t, "POST", at, "wrong", hello); status != http.StatusUnauthorized {
-		t.Errorf("without the token: %d %s", status, body)
+		t.Errorf("without the token: got %d %s", status, body)
 	}
 	if status, body, _ := request(t, "POST", at, "open-sesame", `{"kind":"user","body":"x","initialData":{"age":7}}`); status != http.StatusBadRequest {
-		t.Errorf("initial data that does not fit: %d %s", status, body)
+		t.Errorf("invalid initial data: got %d %s", status, body)
 	}
 	hours, _ := url.JoinPath(base, "../../../hours")
 	if status, body, _ := request(t, "GET", hours, "open-sesame", ""); status != http.StatusOK || !strings.Contains(string(body), "6 to 23") {
-		t.Errorf("its own handler: %d %s", status, body)
+		t.Errorf("additional handler: got %d %s", status, body)
 	}
 	status, body, header := request(t, "POST", at, "open-sesame", hello)
 	if status != http.StatusAccepted || header.Get("Location") != at {
-		t.Fatalf("admitted with %d %s at %s", status, body, header.Get("Location"))
+		t.Fatalf("admission: got %d %s at %s", status, body, header.Get("Location"))
 	}
 	next := header.Get("Stream-Next-Offset")
 	deadline := time.Now().Add(time.Minute)
 	for settled := false; !settled && time.Now().Before(deadline); {
 		status, body, header := request(t, "GET", at+"?view=updates&live=long-poll&offset="+next, "open-sesame", "")
 		if status != http.StatusOK {
-			t.Fatalf("updates: %d %s", status, body)
+			t.Fatalf("updates: got %d %s", status, body)
 		}
 		next, settled = header.Get("Stream-Next-Offset"), bytes.Contains(body, []byte(`"submission-settled"`))
 	}
@@ -98,6 +98,6 @@ func TestQuickstart(t *testing.T) {
 		types = append(types, p.Type)
 	}
 	if got := strings.Join(types, " "); got != "text dynamic-tool data-clock text" {
-		t.Errorf("parts are %s", got)
+		t.Errorf("got parts %s", got)
 	}
 }

@@ -69,23 +69,23 @@ func looksUp(r agenttest.Request) agenttest.Answer {
 
 // TestTasksRunConcurrently verifies that two subagents work at the same time, that the answer has the
 // results of both, and that their work is not visible.
-func TestTasksRunSideBySide(t *testing.T) {
+func TestTasksRunConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model, critic := lead(looksUp, "reader", "critic"), agenttest.NewModel(agenttest.Answer{Delay: 30 * time.Second, Text: "Says who?"})
 		c := start(t, map[string]*agenttest.Model{leadModel: model, criticModel: critic})
 		began := time.Now()
 		reply := c.Ask("Does tea work?")
 		if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
-			t.Errorf("two tasks of half a minute took %v", took)
+			t.Errorf("two tasks of half a minute: got duration %v", took)
 		}
 		if !strings.Contains(reply.Text, "Tea works.") || !strings.Contains(reply.Text, "Says who?") {
-			t.Errorf("said %q, want what both found", reply.Text)
+			t.Errorf("got reply %q, want the results of both", reply.Text)
 		}
 		if diff := cmp.Diff([]string{"dynamic-tool task", "dynamic-tool task", "text "}, parts(reply.Message)); diff != "" {
-			t.Errorf("the answer shows (-want +got):\n%s", diff)
+			t.Errorf("parts of the answer (-want +got):\n%s", diff)
 		}
 		if tools := critic.Requests()[0].Tools; len(tools) > 0 {
-			t.Errorf("the critic has tools: %+v", tools)
+			t.Errorf("critic: got tools %+v, want none", tools)
 		}
 		// Intermediate texts and calls of the reader are not visible.
 		snapshot, updates := everything(t, c)
@@ -95,7 +95,7 @@ func TestTasksRunSideBySide(t *testing.T) {
 			}
 		}
 		if !strings.Contains(snapshot, "Tea works.") || !strings.Contains(updates, "Tea works.") {
-			t.Errorf("the result is not visible:\n%s\n%s", snapshot, updates)
+			t.Errorf("no result is visible:\n%s\n%s", snapshot, updates)
 		}
 	})
 }
@@ -112,26 +112,26 @@ func TestAbortEndsTheTasks(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if len(critic.Requests()) != 1 || len(model.Requests()) != 2 {
-			t.Fatalf("asked %d times for lead and reader, %d for the critic", len(model.Requests()), len(critic.Requests()))
+			t.Fatalf("got %d calls for lead and reader, %d for the critic", len(model.Requests()), len(critic.Requests()))
 		}
 		if aborted, err := c.Abort(t.Context()); err != nil || !aborted {
-			t.Fatalf("abort: %v, %v", aborted, err)
+			t.Fatalf("abort: got %v, %v", aborted, err)
 		}
 		reply, err := c.Wait(t.Context(), receipt)
 		if !errors.Is(err, client.ErrAborted) {
-			t.Errorf("settled with %v, want aborted", err)
+			t.Errorf("got settlement error %v, want aborted", err)
 		}
 		if diff := cmp.Diff([]string{"dynamic-tool task", "dynamic-tool task"}, parts(reply.Message)); diff != "" {
-			t.Errorf("the answer shows (-want +got):\n%s", diff)
+			t.Errorf("parts of the answer (-want +got):\n%s", diff)
 		}
 		for _, p := range reply.Message.Parts {
 			if p.State != "output-error" {
-				t.Errorf("a task is %s, want an error", p.State)
+				t.Errorf("got task state %s, want an error", p.State)
 			}
 		}
 		// The conversation continues.
 		if next := c.Ask("Are you there?"); next.Text != "They say: Are you there?" {
-			t.Errorf("afterwards: %q", next.Text)
+			t.Errorf("after the abort: got reply %q", next.Text)
 		}
 	})
 }
@@ -146,12 +146,12 @@ func TestLeadFallsBack(t *testing.T) {
 		second := lead(looksUp, "reader")
 		reply := start(t, map[string]*agenttest.Model{leadModel: down, secondModel: second}).Ask("Does tea work?")
 		if !strings.Contains(reply.Text, "Tea works.") {
-			t.Errorf("said %q", reply.Text)
+			t.Errorf("got reply %q", reply.Text)
 		}
 		// The lead stays with the working model. Subagents with the lead's models do not call the
 		// failed one again.
 		if first, then := len(down.Requests()), len(second.Requests()); first != 1 || then != 4 {
-			t.Errorf("asked the first model %d times and the second %d, want 1 and 4", first, then)
+			t.Errorf("got %d calls of the first model and %d of the second, want 1 and 4", first, then)
 		}
 	})
 }

@@ -65,7 +65,7 @@ type lookUpInput struct {
 func (l library) lookUp(_ context.Context, in lookUpInput) (string, error) {
 	note, ok := l[in.Topic]
 	if !ok {
-		return "", fmt.Errorf("there is no note about %q, only about %s", in.Topic, strings.Join(slices.Sorted(maps.Keys(l)), ", "))
+		return "", fmt.Errorf("no note about %q; the topics are %s", in.Topic, strings.Join(slices.Sorted(maps.Keys(l)), ", "))
 	}
 	return note, nil
 }

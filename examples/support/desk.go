@@ -17,18 +17,18 @@ type desk struct {
 	shop shop
 	log  *slog.Logger
 
-	who     *agent.State[customer]
-	refunds *agent.State[int]
-	card    *agent.DataWriter[order]
+	customer *agent.State[customer]
+	refunds  *agent.State[int]
+	card     *agent.DataWriter[order]
 }
 
 // newAgent returns the agent.
 func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	d := &desk{
 		shop: s, log: log,
-		who:     agent.NewState("customer", customer{}),
-		refunds: agent.NewState("refunds", 0),
-		card:    agent.NewDataWriter[order]("order", nil),
+		customer: agent.NewState("customer", customer{}),
+		refunds:  agent.NewState("refunds", 0),
+		card:     agent.NewDataWriter[order]("order", nil),
 	}
 	return &agent.Agent{
 		Name:         "support",
@@ -39,7 +39,7 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 			agent.NewTool("order", "Look up an order of the customer and show its card.", d.order, &agent.ToolOptions{Data: []agent.Data{d.card}}),
 			agent.NewTool("refund", "Pay the whole price of an order back.", d.refund, &agent.ToolOptions{Durable: true}),
 		},
-		State: []agent.StateDefinition{d.who, d.refunds},
+		State: []agent.StateDefinition{d.customer, d.refunds},
 		Data:  []agent.Data{d.card},
 		Hooks: agent.Hooks{DeliveryStarted: d.load, Settled: d.settled},
 	}
@@ -53,12 +53,12 @@ func (d *desk) load(ctx context.Context, t *agent.Turn) error {
 	if err != nil {
 		return err
 	}
-	return d.who.Set(ctx, c)
+	return d.customer.Set(ctx, c)
 }
 
 // prepare adds the customer's name and refunds to the instructions of each model call.
 func (d *desk) prepare(ctx context.Context, _ *agent.Turn, s *agent.Setup) error {
-	who, err := d.who.Get(ctx)
+	c, err := d.customer.Get(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (d *desk) prepare(ctx context.Context, _ *agent.Turn, s *agent.Setup) error
 	if err != nil {
 		return err
 	}
-	s.Instructions += fmt.Sprintf("\n\nThe customer is %s. Refunds so far: %d.", who.Name, n)
+	s.Instructions += fmt.Sprintf("\n\nThe customer is %s. Refunds so far: %d.", c.Name, n)
 	if n >= strictAfter {
 		s.Instructions += " That is a lot: refund nothing more, and offer to connect the customer with a person."
 	}
@@ -88,13 +88,13 @@ func (d *desk) order(ctx context.Context, in orderInput) (order, error) {
 
 // find returns an order of the current customer only, whichever order the model asks for.
 func (d *desk) find(ctx context.Context, id string) (order, error) {
-	who, err := d.who.Get(ctx)
+	c, err := d.customer.Get(ctx)
 	if err != nil {
 		return order{}, err
 	}
 	o, err := d.shop.Order(ctx, id)
-	if err == nil && o.Customer != who.ID {
-		err = fmt.Errorf("there is no order %q", id)
+	if err == nil && o.Customer != c.ID {
+		err = fmt.Errorf("unknown order %q", id)
 	}
 	return o, err
 }

@@ -37,9 +37,9 @@ func (l login) wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case !known:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(http.StatusUnauthorized, "log in: the bearer token is of no session")
+			refuse(http.StatusUnauthorized, "unknown session; log in again")
 		case !ok || customerOf(id) != customer:
-			refuse(http.StatusForbidden, "the conversation belongs to another customer")
+			refuse(http.StatusForbidden, "conversation belongs to another customer")
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -39,7 +39,7 @@ func about(tool, order string) agenttest.Answer {
 var repeats = agenttest.Answer{Then: func(r agenttest.Request) agenttest.Answer { return agenttest.Say("The tool said: " + r.Last()) }}
 
 // customerLine returns the customer in the last instructions of the model.
-func told(m *agenttest.Model) string {
+func customerLine(m *agenttest.Model) string {
 	requests := m.Requests()
 	_, about, _ := strings.Cut(requests[len(requests)-1].System, "\n\n")
 	return about
@@ -62,14 +62,14 @@ func TestDesk(t *testing.T) {
 
 		got := ask(ada, "Where is my kettle?")
 		if want := "Let me look.\n\nIt was delivered."; got.Text != want {
-			t.Errorf("said %q, want %q", got.Text, want)
+			t.Errorf("got reply %q, want %q", got.Text, want)
 		}
 		var card order
 		if cards := got.Data["order"]; len(cards) != 1 || json.Unmarshal(cards[0], &card) != nil || card != (order{"A1", "c-1", "kettle", 2900, "delivered"}) {
-			t.Errorf("cards are %s, want the one of A1", cards)
+			t.Errorf("got cards %s, want the one of A1", cards)
 		}
-		if want := "The customer is Ada. Refunds so far: 0."; told(model) != want {
-			t.Errorf("the model was told %q, want %q", told(model), want)
+		if want := "The customer is Ada. Refunds so far: 0."; customerLine(model) != want {
+			t.Errorf("got instructions %q, want %q", customerLine(model), want)
 		}
 
 		// Orders of others do not exist for Ada, and no order is paid twice.
@@ -77,7 +77,7 @@ func TestDesk(t *testing.T) {
 			calls []string
 			want  string
 		}{
-			{[]string{"B1"}, `there is no order "B1"`},
+			{[]string{"B1"}, `unknown order "B1"`},
 			{[]string{"A1", "A1"}, `order "A1" cannot be refunded`},
 			{[]string{"A2"}, `{"receipt":"payment 2 of 39.00","cents":3900}`},
 		} {
@@ -86,18 +86,18 @@ func TestDesk(t *testing.T) {
 			}
 			model.Add(repeats)
 			if got := ask(ada, "Give me my money back."); !strings.Contains(got.Text, tc.want) {
-				t.Errorf("said %q, want %q", got.Text, tc.want)
+				t.Errorf("got reply %q, want %q", got.Text, tc.want)
 			}
 		}
-		if want := "Refunds so far: 2. That is a lot"; !strings.Contains(told(model), want) {
-			t.Errorf("after two refunds the model was told %q, want %q", told(model), want)
+		if want := "Refunds so far: 2. That is a lot"; !strings.Contains(customerLine(model), want) {
+			t.Errorf("after two refunds: got instructions %q, want %q", customerLine(model), want)
 		}
 		if n := payments(goods); n != 2 {
-			t.Errorf("%d payments, want 2", n)
+			t.Errorf("got %d payments, want 2", n)
 		}
 		synctest.Wait()
 		if got := strings.Count(log.String(), `msg="message settled" conversation=c-1.kettle outcome=completed attempts=1`); got != 4 {
-			t.Errorf("%d settlements logged, want 4:\n%s", got, &log)
+			t.Errorf("got %d logged settlements, want 4:\n%s", got, &log)
 		}
 	})
 }
@@ -108,14 +108,14 @@ func TestDeskKnowsItsCustomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, model := start(t, newStock(), slog.New(slog.DiscardHandler), about("order", "B1"), repeats)
 		claim := client.Message{Body: "I am c-2. Where is my radio, B1?", InitialData: map[string]string{"customer": "c-2"}}
-		if got := h.Conversation("support", "c-1").Deliver(claim); !strings.Contains(got.Text, `there is no order "B1"`) || len(got.Data) > 0 {
-			t.Errorf("Ada, who claims to be Grace, reads %q and %s", got.Text, got.Data)
+		if got := h.Conversation("support", "c-1").Deliver(claim); !strings.Contains(got.Text, `unknown order "B1"`) || len(got.Data) > 0 {
+			t.Errorf("Ada with Grace's id in the message: got %q and %s", got.Text, got.Data)
 		}
-		if want := "The customer is Ada. Refunds so far: 0."; told(model) != want {
-			t.Errorf("the model was told %q, want %q", told(model), want)
+		if want := "The customer is Ada. Refunds so far: 0."; customerLine(model) != want {
+			t.Errorf("got instructions %q, want %q", customerLine(model), want)
 		}
 		if _, err := h.Conversation("support", "c-9").Settle(client.Message{Body: "Hello"}); err == nil || strings.Contains(err.Error(), "c-9") {
-			t.Errorf("a conversation of nobody: %v, want a failure without its cause", err)
+			t.Errorf("unknown customer: got error %v, want one without its cause", err)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestLogin(t *testing.T) {
 		w := httptest.NewRecorder()
 		demoLogin().wrap(served).ServeHTTP(w, r)
 		if w.Code != c.want {
-			t.Errorf("%q asks for %s: got %d, want %d", c.token, c.path, w.Code, c.want)
+			t.Errorf("%q requests %s: got %d, want %d", c.token, c.path, w.Code, c.want)
 		}
 	}
 }
@@ -188,16 +188,16 @@ func TestRefundIsPaidOnce(t *testing.T) {
 				pay.crash = h.Crash
 				reply := ask(h.Conversation("support", "c-1.kettle"), "I want my money back.")
 				if want := `The tool said: {"receipt":"payment 1 of 29.00","cents":2900}`; reply.Text != want {
-					t.Errorf("said %q, want %q", reply.Text, want)
+					t.Errorf("got reply %q, want %q", reply.Text, want)
 				}
 				if got := strings.Join(pay.calls, " "); got != "reserve pay pay" {
-					t.Errorf("the shop was called for %s, want one reservation and a repeated payment", got)
+					t.Errorf("got shop calls %s, want one reservation and a repeated payment", got)
 				}
 				if n := payments(pay.stock); n != 1 {
-					t.Errorf("%d payments, want 1", n)
+					t.Errorf("got %d payments, want 1", n)
 				}
-				if got := told(model); !strings.Contains(got, "Refunds so far: 1.") {
-					t.Errorf("the model was told %q, want one refund", got)
+				if got := customerLine(model); !strings.Contains(got, "Refunds so far: 1.") {
+					t.Errorf("got instructions %q, want one refund", got)
 				}
 			})
 		})

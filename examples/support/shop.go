@@ -58,7 +58,7 @@ func (s *stock) Customer(_ context.Context, id string) (customer, error) {
 	defer s.mu.Unlock()
 	c, ok := s.customers[id]
 	if !ok {
-		return c, fmt.Errorf("there is no customer %q", id)
+		return c, fmt.Errorf("unknown customer %q", id)
 	}
 	return c, nil
 }
@@ -68,7 +68,7 @@ func (s *stock) Order(_ context.Context, id string) (order, error) {
 	defer s.mu.Unlock()
 	o, ok := s.orders[id]
 	if !ok {
-		return o, fmt.Errorf("there is no order %q", id)
+		return o, fmt.Errorf("unknown order %q", id)
 	}
 	return o, nil
 }

@@ -63,7 +63,7 @@ func ReadsCalls(t *testing.T, c providers.Codec, body string, want ...providers.
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopToolUse {
-		t.Errorf("stop reason %q, though there are calls", done.StopReason)
+		t.Errorf("got stop reason %q with calls, want tool use", done.StopReason)
 	}
 }
 
@@ -97,10 +97,10 @@ func Canonical(t *testing.T, s string) string {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %s", err, s)
+		t.Fatalf("invalid JSON: %v in %s", err, s)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		t.Fatalf("more than a value in %s", s)
+		t.Fatalf("got more than one JSON value in %s", s)
 	}
 	out, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

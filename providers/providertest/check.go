@@ -16,12 +16,12 @@ func Collect(stream iter.Seq2[providers.Event, error]) ([]providers.Event, *prov
 	var failure error
 	for e, err := range stream {
 		if failure != nil {
-			return events, nil, fmt.Errorf("%T, %v follow the error %v", e, err, failure)
+			return events, nil, fmt.Errorf("got %T, %v after the error %v", e, err, failure)
 		}
 		if err != nil {
 			failure = err
 			if e != nil {
-				return events, nil, fmt.Errorf("an event %T comes with the error %v", e, err)
+				return events, nil, fmt.Errorf("got event %T with the error %v", e, err)
 			}
 			continue
 		}
@@ -97,18 +97,18 @@ func Check(events []providers.Event, failure error) error {
 	}
 	if failure == nil {
 		if !c.done {
-			return errors.New("the stream ended with neither Done nor an error")
+			return errors.New("stream ended with neither Done nor an error")
 		}
 		return nil
 	}
 	var typed *providers.Error
 	switch {
 	case c.done:
-		return fmt.Errorf("the error %v follows Done", failure)
+		return fmt.Errorf("got error %v after Done", failure)
 	case !errors.As(failure, &typed):
-		return fmt.Errorf("the error %v is a %T, not a *providers.Error", failure, failure)
+		return fmt.Errorf("error %v is a %T, not a *providers.Error", failure, failure)
 	case typed.Kind == "":
-		return fmt.Errorf("the error %v has no kind", failure)
+		return fmt.Errorf("error %v has no kind", failure)
 	}
 	return nil
 }

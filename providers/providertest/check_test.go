@@ -65,7 +65,7 @@ func TestCheckFindsEachFault(t *testing.T) {
 	}
 }
 
-func TestCollectFindsWhatFollowsAnError(t *testing.T) {
+func TestCollectFindsEventsAfterError(t *testing.T) {
 	failure := &providers.Error{Kind: providers.KindNetwork}
 	_, _, broken := providertest.Collect(func(yield func(providers.Event, error) bool) {
 		if yield(nil, failure) {
@@ -73,6 +73,6 @@ func TestCollectFindsWhatFollowsAnError(t *testing.T) {
 		}
 	})
 	if broken == nil {
-		t.Error("an event after the error was not found")
+		t.Error("event after an error: got no violation")
 	}
 }

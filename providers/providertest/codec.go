@@ -29,10 +29,10 @@ type Recording struct {
 func RunCodec(t *testing.T, r Recording) {
 	want, err := decode(r.Codec, bytes.NewReader(r.Body))
 	if err != nil {
-		t.Fatalf("the recording itself: %v", err)
+		t.Fatalf("recording: %v", err)
 	}
 	if err := Check(want, nil); err != nil {
-		t.Fatalf("the recording itself: %v", err)
+		t.Fatalf("recording: %v", err)
 	}
 	t.Run("framing", func(t *testing.T) { testFraming(t, r, want) })
 	t.Run("cut anywhere", func(t *testing.T) { testCut(t, r, want) })
@@ -93,7 +93,7 @@ func testCut(t *testing.T, r Recording, want []providers.Event) {
 		}
 		begun := append([]providers.Event(nil), want[:min(len(events), len(want))]...)
 		if diff := cmp.Diff(begun, events); diff != "" {
-			t.Fatalf("cut at %d: not the beginning of the whole (-want +got):\n%s", n, diff)
+			t.Fatalf("cut at %d: not a prefix of the complete events (-want +got):\n%s", n, diff)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func testBroken(t *testing.T, r Recording) {
 		src := io.MultiReader(bytes.NewReader(r.Body[:n]), iotest.ErrReader(reset))
 		events, err := decode(r.Codec, src)
 		if !errors.Is(err, reset) {
-			t.Fatalf("broken at %d: got %v, want the error of the connection", n, err)
+			t.Fatalf("broken at %d: got %v, want the connection error", n, err)
 		}
 		for _, e := range events {
 			if _, ok := e.(providers.Done); ok {

@@ -236,11 +236,11 @@ func (w Wire) testEnds(t *testing.T) {
 		}
 	}
 	if got := w.read(t, w.End("model_context_window_exceeded", "null")); got.Kind != providers.KindContextOverflow {
-		t.Errorf("a full window without an answer: got %+v, want kind %s", got, providers.KindContextOverflow)
+		t.Errorf("full context window: got %+v, want kind %s", got, providers.KindContextOverflow)
 	}
 	// An interim stop reason does not end the response.
 	if got := w.read(t, w.Text(`"a"`), w.End("FINISH_REASON_UNSPECIFIED", "null"), w.Text(`"b"`), w.End(w.Stop, "null")); got.Text != "ab" && got.Kind == "" {
-		t.Errorf("text behind an interim word: got %+v", got)
+		t.Errorf("text after an interim stop reason: got %+v", got)
 	}
 }
 
@@ -253,6 +253,6 @@ func (w Wire) testDocument(t *testing.T) {
 		}
 	}
 	if got := w.readBody(t, w.Document[:len(w.Document)-1], nil); got.Kind != providers.KindTruncated {
-		t.Errorf("a document that is cut: got %+v, want kind %s", got, providers.KindTruncated)
+		t.Errorf("truncated document: got %+v, want kind %s", got, providers.KindTruncated)
 	}
 }

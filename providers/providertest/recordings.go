@@ -48,14 +48,14 @@ func RunRecordings(t *testing.T, slug string, c providers.Codec, look func(*test
 		return
 	}
 	if _, err := os.Stat(*recordings); err != nil {
-		t.Fatalf("find recordings: %v; name an existing folder by -recordings", err)
+		t.Fatalf("find recordings: %v; pass an existing folder with -recordings", err)
 	}
 	found, err := filepath.Glob(filepath.Join(*recordings, slug, "*", "meta.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(found) == 0 {
-		t.Logf("the folder has no recordings of %s", slug)
+		t.Logf("no recordings of %s", slug)
 	}
 	for _, meta := range found {
 		dir := filepath.Dir(meta)
@@ -106,7 +106,7 @@ func recorded(t *testing.T, dir string, c providers.Codec) Recorded {
 	}
 	for n := 0; n < len(r.Body); n += len(r.Body)/cuts + 1 {
 		if events, _ := decodeWhole(t, c, r.Body[:n]); len(events) > len(r.Events) {
-			t.Errorf("cut at %d: %d events, the whole has %d", n, len(events), len(r.Events))
+			t.Errorf("cut at %d: got %d events, want at most %d", n, len(events), len(r.Events))
 		}
 	}
 	return r

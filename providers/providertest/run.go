@@ -58,7 +58,7 @@ func (s Subject) mustFinish(t *testing.T, req providers.Request) []providers.Eve
 		t.Fatal(broken)
 	}
 	if failure != nil {
-		t.Fatalf("got the error %v after %d events", failure, len(events))
+		t.Fatalf("got error %v after %d events", failure, len(events))
 	}
 	return events
 }
@@ -67,7 +67,7 @@ func testText(t *testing.T, s Subject) {
 	events := s.mustFinish(t, s.Text)
 	for _, e := range events[:len(events)-1] {
 		if _, ok := e.(providers.TextDelta); !ok {
-			t.Errorf("got %T, want text alone", e)
+			t.Errorf("got %T, want text only", e)
 		}
 	}
 	if len(events) < 2 {
@@ -84,10 +84,10 @@ func testReasoning(t *testing.T, s Subject) {
 	}
 	events := s.mustFinish(t, s.Reasoning)
 	if _, ok := events[0].(providers.ReasoningDelta); !ok {
-		t.Errorf("begins with %T, want reasoning", events[0])
+		t.Errorf("got %T first, want reasoning", events[0])
 	}
 	if _, ok := events[len(events)-2].(providers.TextDelta); !ok {
-		t.Errorf("ends with %T, want text", events[len(events)-2])
+		t.Errorf("got %T last, want text", events[len(events)-2])
 	}
 }
 
@@ -98,12 +98,12 @@ func testCall(t *testing.T, s Subject) {
 	}
 	for _, e := range events {
 		if end, ok := e.(providers.ToolCallEnd); ok && (end.Malformed || end.Name == "" || end.ID == "") {
-			t.Errorf("call %+v is not sound", end)
+			t.Errorf("got invalid call %+v", end)
 		}
 	}
 }
 
-var errCause = errors.New("the test has seen enough")
+var errCause = errors.New("aborted by the test")
 
 func checkAborted(t *testing.T, failure *providers.Error, broken error) {
 	t.Helper()
@@ -111,11 +111,11 @@ func checkAborted(t *testing.T, failure *providers.Error, broken error) {
 	case broken != nil:
 		t.Error(broken)
 	case failure == nil || failure.Kind != providers.KindAborted:
-		t.Errorf("got the error %v, want one of kind %s", failure, providers.KindAborted)
+		t.Errorf("got error %v, want kind %s", failure, providers.KindAborted)
 	case failure.Retryable():
-		t.Error("an abort is retryable")
+		t.Error("got a retryable error of an abort")
 	case !errors.Is(failure, errCause):
-		t.Errorf("the error %v does not wrap the cause", failure)
+		t.Errorf("got error %v, want one that wraps the cause", failure)
 	}
 }
 
@@ -213,7 +213,7 @@ func testUnchanged(t *testing.T, s Subject) {
 	req := build()
 	s.mustFinish(t, req)
 	if diff := cmp.Diff(build(), req); diff != "" {
-		t.Errorf("the request changed (-before +after):\n%s", diff)
+		t.Errorf("the stream modified the request (-before +after):\n%s", diff)
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *withheld) Close() error {
 // testImage sends an image whose reader fails. A protocol that reads images reports the image, not the
 // vendor. Protocols without images need not read it.
 func testImage(t *testing.T, s Subject) {
-	reason := errors.New("the disk is on fire")
+	reason := errors.New("disk failed")
 	for kind, err := range map[providers.ErrorKind]error{
 		providers.KindImageUnreadable:  reason,
 		providers.KindImageUnavailable: fmt.Errorf("%w: %w", providers.ErrUnavailable, reason),
@@ -270,12 +270,12 @@ func testImage(t *testing.T, s Subject) {
 			t.Error(broken)
 		case content.opened.Load() == 0 && failure == nil:
 		case failure == nil || failure.Kind != kind || !errors.Is(failure, reason):
-			t.Errorf("got the error %v, want one of kind %s", failure, kind)
+			t.Errorf("got error %v, want kind %s", failure, kind)
 		case failure.Retryable() != errors.Is(err, providers.ErrUnavailable):
-			t.Errorf("an error of kind %s is retryable: %v", kind, failure.Retryable())
+			t.Errorf("error of kind %s: got retryable %v", kind, failure.Retryable())
 		}
 		if opened, closed := content.opened.Load(), content.closed.Load(); opened != closed {
-			t.Errorf("the image was opened %d times and closed %d times", opened, closed)
+			t.Errorf("got %d opens and %d closes of the image", opened, closed)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 func StrictSchema(d providers.SchemaDialect, schema []byte) error {
 	var root map[string]any
 	if err := json.Unmarshal(schema, &root); err != nil {
-		return fmt.Errorf("the root is no object: %w", err)
+		return fmt.Errorf("root is not an object: %w", err)
 	}
 	if root["type"] != "object" || root["properties"] == nil {
 		return fmt.Errorf("object schema missing properties: %s", schema)
@@ -122,11 +122,11 @@ func (s strictSchema) reference(n map[string]any) error {
 	defs, _ := s.root["$defs"].(map[string]any)
 	switch {
 	case ref != "#" && (!local || defs[name] == nil):
-		return fmt.Errorf("reference %q leads nowhere", ref)
+		return fmt.Errorf("unresolved reference %q", ref)
 	case s.d == providers.SchemaFireworks, s.d == providers.SchemaOpenAPI, s.d == providers.SchemaConverse:
 		return fmt.Errorf("error resolving schema reference %q", ref)
 	case len(n) > 1 && (s.d == providers.SchemaMoonshot || s.d == providers.SchemaGemini):
-		return fmt.Errorf("conflicting keywords beside $ref: %v", n)
+		return fmt.Errorf("conflicting keywords next to $ref: %v", n)
 	}
 	return nil
 }
