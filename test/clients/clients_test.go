@@ -1,7 +1,6 @@
-// Package clients_test lets the public TypeScript client and its React hook,
-// unmodified, judge a running "parley serve", one that is killed and restarted, and
-// a program that uses the library. The tests are the *.test.mjs files beside this
-// one; here are the servers they talk to.
+// Package clients_test runs the public TypeScript client and its React hook, unmodified, against three
+// servers: a running "parley serve", one that is killed and restarted, and a program that uses the
+// library. The tests are the *.test.mjs files in this folder; the Go code starts the servers.
 package clients_test
 
 import (
@@ -27,27 +26,26 @@ import (
 )
 
 const (
-	// suiteTimeout ends a file that hangs; it only matters when it does.
+	// timeout of one file
 	suiteTimeout = 15 * time.Minute
 
 	modelKey    = "the-model-s-key"
 	bearerToken = "the-server-s-token"
 )
 
-// place is where one run of the suite keeps its conversations: buckets of one
-// kind, none of them shared.
+// place is the set of buckets of one run of the suite, one per server.
 type place struct {
-	// yaml is the value of bucket in parley.yaml, env what it names.
+	// yaml is the value of bucket in parley.yaml, env the variables that it needs.
 	yaml string
 	env  []string
-	// restarted is the value of bucket for the server that tests end and start.
+	// restarted is the value of bucket for the server that tests restart.
 	restarted string
 	// library is the bucket of the program in this process.
 	library storage.Bucket
 }
 
-// TestPublicClient runs the suite against nodes over a server, and under the race detector a
-// part of it over a folder: what a client sees is the same, so that each is seen once.
+// TestPublicClient runs the suite against nodes over an S3 server. Under the race detector it runs a
+// part of the suite over a folder. Clients behave the same in both.
 func TestPublicClient(t *testing.T) {
 	needModules(t)
 	program := proc.Program(t, "cmd/parley", sample.Raced())
@@ -71,7 +69,7 @@ func TestPublicClient(t *testing.T) {
 				"PARLEY_CONTROL_URL":               startControl(t, restarted),
 			}
 			files := suiteFiles(t)
-			// What one file alone talks to is there for that.
+			// Start servers that only one file needs for that file only.
 			if slices.Contains(files, "page.test.mjs") {
 				urls["PARLEY_PROGRAM_URL"], urls["PAGE_FOLDER"] = startHello(t), pageFolder(t)
 			}
@@ -79,7 +77,7 @@ func TestPublicClient(t *testing.T) {
 				urls["PARLEY_WORKFLOW_URL"], urls["PARLEY_WORKFLOW_CONTROL_URL"] = startWorkflows(t, model)
 			}
 			for _, name := range []string{"transport.ts", "tsconfig.json"} {
-				_, _ = os.Stat(filepath.Join("../../examples/aisdk", name)) // aisdk.test.mjs compiles them.
+				_, _ = os.Stat(filepath.Join("../../examples/aisdk", name)) // Record the inputs of aisdk.test.mjs for the test cache.
 			}
 			runSuite(t, files, urls)
 		})
@@ -122,7 +120,7 @@ func openGateway(t *testing.T) place {
 }
 
 func startModel(t *testing.T) *httptest.Server {
-	// Tests look for their own calls among those of all others.
+	// Tests search for their own calls among all calls.
 	server := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: modelKey, MaxRequests: 100_000}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -131,7 +129,7 @@ func startModel(t *testing.T) *httptest.Server {
 	return server
 }
 
-// needModules fails with the remedy, unless the pinned packages are installed.
+// needModules fails, with the remedy, unless the pinned packages are installed.
 func needModules(t *testing.T) {
 	t.Helper()
 	const stamp = "node_modules/.package-lock.json"
@@ -148,18 +146,18 @@ func needModules(t *testing.T) {
 	}
 }
 
-// suiteFiles are the tests of the client.
+// suiteFiles returns the files of the suite.
 func suiteFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.test.mjs")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find the tests of the client: %q, %v", files, err)
 	}
-	// Races are of servers with much under way at a time.
+	// Data races need servers with concurrent work.
 	return sample.Of(files, []string{"abort.test.mjs", "observe.test.mjs", "reconnect.test.mjs", "restart.test.mjs", "send.test.mjs", "tools.test.mjs"})
 }
 
-// runSuite runs each of the files in a process of its own.
+// runSuite runs each file in a process of its own.
 func runSuite(t *testing.T, files []string, urls map[string]string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -178,12 +176,11 @@ func runSuite(t *testing.T, files []string, urls map[string]string) {
 	}
 }
 
-// runFile shows what node says about tests that fail. A file without tests, or
-// with one that is left out, fails as well.
+// runFile reports node's output of failed tests. A file without tests, or with a skipped one, fails.
 func runFile(t *testing.T, node, file string, env []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	defer cancel()
-	// Without --test it is one process, so that none is left if it has to be killed.
+	// Without --test it is a single process, which a kill ends completely.
 	cmd := exec.CommandContext(ctx, node, "--test-reporter=tap", file)
 	cmd.Env = env
 	out, err := cmd.CombinedOutput()
@@ -193,7 +190,7 @@ func runFile(t *testing.T, node, file string, env []string) {
 	}
 }
 
-// environment is that of the tests without what could point at other servers.
+// environment returns the environment without variables that name other servers.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		for _, prefix := range []string{"PARLEY_", "MODEL_", "BUCKET_", "OPENAI_", "ANTHROPIC_", "NODE_"} {
@@ -205,7 +202,7 @@ func environment() []string {
 	})
 }
 
-// count reads one line of the summary of a TAP report; -1 means there is none.
+// count returns one number of the summary of a TAP report, or -1.
 func count(report []byte, line string) int {
 	for l := range strings.Lines(string(report)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(l), line+" "); ok {
@@ -217,7 +214,7 @@ func count(report []byte, line string) int {
 	return -1
 }
 
-// onlyFailures leaves the tests that passed out of a TAP report.
+// onlyFailures removes passed tests from a TAP report.
 func onlyFailures(report []byte) string {
 	var kept []string
 	inPassed := false

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// startControl lets tests end a server and start it again, over HTTP and until
-// the test ends: POST /kill ends it as a power cut would, POST /stop in order,
-// POST /start starts it. Each answers 204 when that is done, or says why not.
+// startControl lets tests restart a server over HTTP until the test ends: POST /kill sends SIGKILL,
+// POST /stop shuts it down, POST /start starts it. Each responds 204 when done, or the error.
 func startControl(t *testing.T, s *server) string {
 	mux := http.NewServeMux()
 	for path, act := range map[string]func() error{
@@ -36,9 +35,8 @@ func startControl(t *testing.T, s *server) string {
 	return control.URL
 }
 
-// steadyAddress returns an address that is free and stays so while its server is
-// away: its port is none of those that systems give to outgoing connections, of
-// which the tests make many.
+// steadyAddress returns an address that stays free while its server is down. Its port is outside the
+// ephemeral range, which the many connections of the tests use.
 func steadyAddress(t *testing.T) string {
 	t.Helper()
 	const first, count, tries = 20_000, 10_000, 100

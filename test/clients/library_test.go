@@ -23,8 +23,7 @@ import (
 
 type joinInput struct {
 	Words []string `json:"words"`
-	// Gate is one of the model: the tool asks it to be let through, and so takes as
-	// long as a test wants.
+	// Gate is a gate of the model. The tool waits for it, so that the test controls its duration.
 	Gate string `json:"gate"`
 }
 
@@ -40,7 +39,7 @@ type progress struct {
 	Percent int `json:"percent"`
 }
 
-// progressInput is what the tool progress shows: a percentage, and those after it.
+// progressInput is the input of the tool progress: a percentage, and those that follow it.
 type progressInput struct {
 	Percent int   `json:"percent"`
 	Then    []int `json:"then,omitempty"`
@@ -48,7 +47,7 @@ type progressInput struct {
 
 type approveInput struct {
 	Names []string `json:"names"`
-	// Ms is how long the tool waits for each, 0 for as long.
+	// Ms is the timeout of each approval in milliseconds; 0 waits indefinitely.
 	Ms int `json:"ms,omitempty"`
 }
 
@@ -56,10 +55,10 @@ type room struct {
 	Room string `json:"room"`
 }
 
-// libraryRun is a workflow that a tool starts. It waits for nobody.
+// libraryRun is a workflow that a tool starts without waiting for it.
 var libraryRun = agent.NewWorkflow("start", func(context.Context, struct{}) (string, error) { return "over", nil }, nil)
 
-// libraryAgents are agents as a program defines them.
+// libraryAgents returns the agents of the program.
 func libraryAgents(model string) []*agent.Agent {
 	show := agent.NewDataWriter[progress]("progress", nil)
 	tools := []agent.Tool{
@@ -103,7 +102,7 @@ func libraryAgents(model string) []*agent.Agent {
 	}
 }
 
-// await returns when the model's gate is open.
+// await waits for a gate of the model.
 func await(ctx context.Context, model, gate string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, model+"/gate/"+gate, nil)
 	if err != nil {
@@ -120,8 +119,7 @@ func await(ctx context.Context, model, gate string) error {
 	return nil
 }
 
-// startLibrary runs the agents in this process and returns the URL their mounts
-// are under.
+// startLibrary runs the agents in this process, and returns the base URL of their mounts.
 func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
 	t.Helper()
 	reg := providers.NewRegistry(&providers.RegistryOptions{Getenv: func(string) string { return "" }})
@@ -144,7 +142,7 @@ func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
 		t.Fatal(err)
 	}
 	var mounts []parleyhttp.Mount
-	for _, a := range agents[:len(agents)-1] { // but for the workflow
+	for _, a := range agents[:len(agents)-1] { // all but the workflow
 		mounts = append(mounts, parleyhttp.Mount{Path: "/" + a.Name, Agent: a.Name})
 	}
 	handler, err := parleyhttp.New(runtime, runtime.Reader(), mounts, &parleyhttp.Options{Logger: logger})

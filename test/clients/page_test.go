@@ -14,8 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// startHello runs "dev" of examples/hello until the test ends, and returns the URL of its
-// agent.
+// startHello runs "dev" of examples/hello until the test ends, and returns the URL of its agent.
 func startHello(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(proc.Program(t, "examples/hello", false), "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", t.TempDir())
@@ -44,8 +43,8 @@ func startHello(t *testing.T) string {
 	return strings.TrimSpace(lines.Text())
 }
 
-// pageFolder is a folder in which the page of examples/hello is as that of an author: beside
-// the packages that it imports.
+// pageFolder returns a folder with the page of examples/hello and the packages that it imports, as an
+// author has them.
 func pageFolder(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

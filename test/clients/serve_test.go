@@ -16,11 +16,10 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// stopTimeout bounds an orderly end; it only matters when there is none.
+// stopTimeout is the timeout of a shutdown.
 const stopTimeout = time.Minute
 
-// configuration is parley.yaml; the verbs are the address, the bucket, and the
-// model's URL twice.
+// configuration is parley.yaml. The verbs are the address, the bucket, and the model's URL twice.
 const configuration = `
 listen: %s
 bucket: %s
@@ -42,17 +41,16 @@ agents:
   messages: {mounts: [/agents/messages], model: second/m2, instructions: "You are terse.", thinkingLevel: low}
 `
 
-// server is a "parley serve" that can be ended and started again: over the same
-// bucket, and at the same address unless that is left to chance. It is safe for
-// concurrent use.
+// server is a "parley serve" that can be restarted over the same bucket, and at the same address if
+// one is set. It is safe for concurrent use.
 type server struct {
 	program, config string
 	env             []string
 	log             waiting.Log
 
 	mu   sync.Mutex
-	cmd  *exec.Cmd  // nil while there is no process
-	done chan error // what its Wait returned
+	cmd  *exec.Cmd  // nil if no process runs
+	done chan error // result of its Wait
 }
 
 func newServer(t *testing.T, program, address, bucket string, env []string, model string) *server {
@@ -66,8 +64,8 @@ func newServer(t *testing.T, program, address, bucket string, env []string, mode
 	return &server{program: program, config: config, env: append(env, "SERVE_TOKEN="+bearerToken, "SERVE_MODEL_KEY="+modelKey)}
 }
 
-// startServe runs the server until the test ends, and returns the URLs of its two
-// agents. The end is an orderly one, which must succeed.
+// startServe runs the server until the test ends, and returns the URLs of its two agents. The shutdown
+// must succeed.
 func startServe(t *testing.T, s *server) (completions, messages string) {
 	t.Helper()
 	urls, err := s.start()
@@ -83,7 +81,7 @@ func startServe(t *testing.T, s *server) (completions, messages string) {
 	return urls[0], urls[1]
 }
 
-// start begins a process and returns, once it serves, the URLs of its agents.
+// start starts a process and returns, once it serves, the URLs of its agents.
 func (s *server) start() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +104,7 @@ func (s *server) start() ([]string, error) {
 	for len(urls) < 2 && lines.Scan() {
 		urls = append(urls, strings.TrimSpace(lines.Text()))
 	}
-	// Nothing more is printed, so the pipe may be left alone from here on.
+	// The process prints nothing more, so the pipe needs no reader.
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	s.cmd, s.done = cmd, done
@@ -116,8 +114,8 @@ func (s *server) start() ([]string, error) {
 	return urls, nil
 }
 
-// end sends a signal to the process, if there is one, and waits until it is gone.
-// It ends a process that does not follow within a minute.
+// end sends a signal to the process, if there is one, and waits for its end. After stopTimeout it
+// kills the process.
 func (s *server) end(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +124,7 @@ func (s *server) end(sig syscall.Signal) error {
 	}
 	cmd, done := s.cmd, s.done
 	s.cmd, s.done = nil, nil
-	_ = cmd.Process.Signal(sig) // Without a process, Wait has the reason.
+	_ = cmd.Process.Signal(sig) // If there is no process, Wait returns the reason.
 	select {
 	case err := <-done:
 		var exit *exec.ExitError
@@ -140,7 +138,7 @@ func (s *server) end(sig syscall.Signal) error {
 	}
 }
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(log string) string {
 	const shown = 8 << 10
 	return log[max(len(log)-shown, 0):]

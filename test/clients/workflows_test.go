@@ -13,7 +13,8 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// programVariable has these tests be the program of an author, which calls the model at its value.
+// programVariable makes the test binary run as the program of an author. Its value is the URL of the
+// model.
 const programVariable = "CLIENTS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 
 type nightOf struct {
 	Day int `json:"day"`
-	// Gate is one of the model that the run goes through, Approval says that it waits for somebody's.
+	// Gate is a gate of the model in the run. Approval makes the run wait for a signal.
 	Gate     string `json:"gate,omitempty"`
 	Approval bool   `json:"approval,omitempty"`
 }
@@ -35,7 +36,7 @@ type reportOf struct {
 	Lines int `json:"lines"`
 }
 
-// workflows are those of the program.
+// workflows returns the workflows of the program.
 func workflows(model string) []agent.AnyWorkflow {
 	number := func(n int) func(context.Context) (int, error) {
 		return func(context.Context) (int, error) { return n, nil }
@@ -57,7 +58,8 @@ func workflows(model string) []agent.AnyWorkflow {
 	return []agent.AnyWorkflow{fails, nightly}
 }
 
-// startWorkflows serves the program until the test ends, and returns the URL of a workflow and that of its control.
+// startWorkflows serves the program until the test ends, and returns the URLs of a workflow and of its
+// control.
 func startWorkflows(t *testing.T, model *httptest.Server) (nightly, control string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// TestAlertRules: Prometheus takes every rule, its expression and its templates, and promtool has a case in which it
-// fires. make deploy-check runs the cases.
+// TestAlertRules verifies that Prometheus parses each rule with its expression and templates, and that
+// a promtool case exists in which it fires. make deploy-check runs the cases.
 func TestAlertRules(t *testing.T) {
 	groups, errs := rulefmt.ParseFile(filepath.Join(root, "prometheus", "alerts.yaml"), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.Default())
 	for _, err := range errs {

@@ -1,6 +1,6 @@
-// Package deploy_test holds the files of the folder deploy against the tools that read them:
-// what helm makes of the chart, and Prometheus's own parser of alert rules. It is a module of
-// its own, so that parley needs neither; make deploy-check builds the tools and runs it.
+// Package deploy_test tests the folder deploy with the tools that read it: helm for the chart, and
+// Prometheus's parser for alert rules. It is a module of its own, so that parley depends on neither.
+// make deploy-check builds the tools and runs it.
 package deploy_test
 
 import (
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// helmEnv names the program.
+	// path of the helm binary
 	helmEnv = "PARLEY_TEST_HELM"
-	// kube is the oldest Kubernetes that the chart is for.
+	// oldest supported Kubernetes
 	kube = "--kube-version=1.27.0"
 )
 
@@ -31,7 +31,7 @@ var (
 	chart = filepath.Join(root, "helm", "parley")
 )
 
-// helm runs the program and returns what it says.
+// helm runs helm and returns its output.
 func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	program := os.Getenv(helmEnv)
@@ -46,7 +46,7 @@ func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	return out.String(), bad.String(), err
 }
 
-// template is what the chart becomes, by kind and name.
+// template renders the chart and returns its objects by kind and name.
 func template(t *testing.T, release string, args ...string) map[string]any {
 	t.Helper()
 	out, bad, err := helm(t, append([]string{"template", release, chart, kube}, args...)...)
@@ -56,7 +56,7 @@ func template(t *testing.T, release string, args ...string) map[string]any {
 	return objects(t, []byte(out))
 }
 
-// objects are those of a text with documents of Kubernetes, by kind and name.
+// objects decodes Kubernetes documents and returns them by kind and name.
 func objects(t *testing.T, src []byte) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -78,7 +78,7 @@ func objects(t *testing.T, src []byte) map[string]any {
 	}
 }
 
-// at follows keys; nil if there is nothing.
+// at returns the value at a path of keys, or nil.
 func at(v any, keys ...string) any {
 	for _, k := range keys {
 		m, _ := v.(map[string]any)
@@ -87,7 +87,7 @@ func at(v any, keys ...string) any {
 	return v
 }
 
-// box is the container of the nodes.
+// box returns the container of the nodes.
 func box(all map[string]any, name string) map[string]any {
 	list, _ := at(all["Deployment/"+name], "spec", "template", "spec", "containers").([]any)
 	if len(list) != 1 {
@@ -97,8 +97,8 @@ func box(all map[string]any, name string) map[string]any {
 	return m
 }
 
-// TestChartIsTheManifests: by default the chart says what deploy/kubernetes does, but for the
-// Secrets, which it leaves to people.
+// TestChartIsTheManifests verifies that the default chart equals deploy/kubernetes, except for
+// Secrets, which it does not create.
 func TestChartIsTheManifests(t *testing.T) {
 	want := map[string]any{}
 	for _, name := range []string{"config.yaml", "nodes.yaml"} {
@@ -137,7 +137,7 @@ func TestChartIsTheManifests(t *testing.T) {
 	}
 }
 
-// TestChartLints: helm finds nothing, not even something to recommend but an icon.
+// TestChartLints verifies that helm lint reports only the missing icon.
 func TestChartLints(t *testing.T) {
 	out, bad, err := helm(t, "lint", "--strict", kube, chart)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestChartLints(t *testing.T) {
 	}
 }
 
-// TestChartTakesValues: each value arrives where it belongs, and two releases stay apart.
+// TestChartTakesValues verifies the effect of each value, and that two releases do not collide.
 func TestChartTakesValues(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "parley.yaml")
 	if err := os.WriteFile(conf, []byte("listen: \":8080\"\ncluster: {listen: \":7000\"}\nadmin: {listen: \":9000\"}\n"), 0o600); err != nil {
@@ -199,14 +199,14 @@ func TestChartTakesValues(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, d)
 		}
 	}
-	// With nobody named, a rule without "from" would let everybody in.
+	// A rule without "from" would admit all clients.
 	if rules, _ := at(all["NetworkPolicy/desk-parley"], "spec", "ingress").([]any); len(rules) != 2 {
 		t.Errorf("who reaches what: %v", rules)
 	}
 }
 
-// TestChartTakesWhatPlacesNeed: values for accounts, variables, volumes, hooks, priority, spread, ingress and the
-// Prometheus operator arrive where they belong.
+// TestChartTakesEnvironmentValues verifies values for accounts, variables, volumes, hooks, priority,
+// spread, ingress and the Prometheus operator.
 func TestChartTakesWhatPlacesNeed(t *testing.T) {
 	all := template(t, "desk", everything...)
 	deployment, node := all["Deployment/desk-parley"], box(all, "desk-parley")
@@ -255,7 +255,7 @@ func TestChartTakesWhatPlacesNeed(t *testing.T) {
 	}
 }
 
-// TestChartReckons: what follows from the configuration follows it.
+// TestChartDerivesValues verifies the values that the chart derives from the configuration.
 func TestChartReckons(t *testing.T) {
 	conf := "listen: \":1\"\ncluster: {listen: \":2\"}\nadmin: {listen: \":3\"}\n"
 	for name, tt := range map[string]struct {
@@ -283,7 +283,7 @@ func TestChartReckons(t *testing.T) {
 	}
 }
 
-// TestChartIsStamped: helm package puts the version of a release into the image's tag and the labels.
+// TestChartIsStamped verifies that helm package sets the version in the image tag and the labels.
 func TestChartIsStamped(t *testing.T) {
 	dir := t.TempDir()
 	if _, bad, err := helm(t, "package", chart, "--version", "1.2.3", "--app-version", "v1.2.3", "--destination", dir); err != nil {
@@ -302,7 +302,7 @@ func TestChartIsStamped(t *testing.T) {
 	}
 }
 
-// TestChartRefuses: what cannot work is told before it reaches a cluster.
+// TestChartRefuses verifies that invalid values fail before they reach a cluster.
 func TestChartRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ set, want string }{
 		"a value that there is not":   {"replica=3", "replica"},
@@ -325,7 +325,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// TestChartIsForKubernetesFrom: an older one is refused by name, as the page says.
+// TestChartIsForKubernetesFrom verifies the minimum version of Kubernetes, and that the page states
+// it.
 func TestChartIsForKubernetesFrom(t *testing.T) {
 	if _, bad, err := helm(t, "template", "parley", chart, "--kube-version=1.26.0"); err == nil || !strings.Contains(bad, "1.27.0") {
 		t.Errorf("%v, %q", err, bad)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// built runs the steps of the build stage of a Dockerfile that follow its arguments, without docker: in the folder
-// src in place of /src, with a folder of the test in place of /out, which it returns.
+// built runs the build steps of a Dockerfile after its arguments, without docker. The folder src
+// replaces /src, and a temporary folder, which it returns, replaces /out.
 func built(t *testing.T, dockerfile, src string, args ...string) (out string, err error, printed string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, dockerfile))
@@ -39,7 +39,6 @@ func built(t *testing.T, dockerfile, src string, args ...string) (out string, er
 	return out, err, string(all)
 }
 
-// run returns the output of a program in a folder.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -51,8 +50,8 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// TestImages: the build steps of both Dockerfiles make programs that report the version they were built with, and
-// fail without one. The program of an author is what "parley init --go" writes.
+// TestImages verifies that the build steps of both Dockerfiles produce programs that report their
+// version, and fail without one. "parley init --go" creates the program of an author.
 func TestImages(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Fatal("the steps of the Dockerfiles need Linux")

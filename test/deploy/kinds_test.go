@@ -18,7 +18,7 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 )
 
-// kinds are the types of Kubernetes and of the Prometheus operator, by apiVersion and kind.
+// kinds maps apiVersion and kind to the types of Kubernetes and of the Prometheus operator.
 var kinds = map[string]func() meta.Object{
 	"v1 ConfigMap":                            func() meta.Object { return &core.ConfigMap{} },
 	"v1 Secret":                               func() meta.Object { return &core.Secret{} },
@@ -33,8 +33,8 @@ var kinds = map[string]func() meta.Object{
 	"monitoring.coreos.com/v1 PrometheusRule": func() meta.Object { return &monitoring.PrometheusRule{} },
 }
 
-// decoded decodes every document of a text into the type of its kind. An unknown field, a field that stands twice
-// and a value of another type are failures, as are names and labels that Kubernetes refuses.
+// decoded decodes each document into the type of its kind. It reports unknown and repeated fields,
+// values of other types, and invalid names and labels.
 func decoded(t *testing.T, src []byte) map[string]meta.Object {
 	t.Helper()
 	all := map[string]meta.Object{}
@@ -45,7 +45,7 @@ func decoded(t *testing.T, src []byte) map[string]meta.Object {
 			continue
 		}
 		if head.Kind == "" {
-			continue // comments alone
+			continue // only comments
 		}
 		kind := head.APIVersion + " " + head.Kind
 		make, ok := kinds[kind]
@@ -77,7 +77,7 @@ func decoded(t *testing.T, src []byte) map[string]meta.Object {
 	return all
 }
 
-// podsOf returns the templates of the pods of a set of objects, by the name of the object.
+// podsOf returns the pod templates of objects, by the name of the object.
 func podsOf(all map[string]meta.Object) map[string]core.PodTemplateSpec {
 	pods := map[string]core.PodTemplateSpec{}
 	for name, object := range all {
@@ -96,7 +96,8 @@ func podsOf(all map[string]meta.Object) map[string]core.PodTemplateSpec {
 	return pods
 }
 
-// checkPods checks within a pod what the API server checks: mounts have volumes, probes have ports, images have tags.
+// checkPods runs checks of the API server within a pod: mounts have volumes, probes have ports, images
+// have tags.
 func checkPods(t *testing.T, all map[string]meta.Object) {
 	t.Helper()
 	for name, pod := range podsOf(all) {
@@ -128,7 +129,7 @@ func checkPods(t *testing.T, all map[string]meta.Object) {
 	}
 }
 
-// checkReferences checks that objects select pods and name Services that are there.
+// checkReferences verifies that selectors match pods and that referenced Services exist.
 func checkReferences(t *testing.T, all map[string]meta.Object) {
 	t.Helper()
 	selects := func(name string, labels map[string]string) {
@@ -186,7 +187,7 @@ func (s labelSet) Has(label string) bool              { _, ok := s[label]; retur
 func (s labelSet) Get(label string) string            { return s[label] }
 func (s labelSet) Lookup(label string) (string, bool) { v, ok := s[label]; return v, ok }
 
-// everything sets each value that adds something to the objects.
+// everything sets each value that adds to the objects.
 var everything = []string{
 	"--set", "serviceAccount.create=true", "--set", "serviceAccount.annotations.role=bucket", "--set", "priorityClassName=high",
 	"--set-json", `extraEnv=[{"name":"KEY","valueFrom":{"secretKeyRef":{"name":"openai","key":"key"}}},{"name":"A","value":"b"}]`,
@@ -201,8 +202,8 @@ var everything = []string{
 	"--set-json", `topologySpreadConstraints=[{"maxSkew":2,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]`,
 }
 
-// TestChartHasKnownFields: Kubernetes and the Prometheus operator know every field of the objects, with few values
-// and with all of them.
+// TestChartHasKnownFields verifies that each field is known to Kubernetes or the Prometheus operator,
+// with default values and with all values.
 func TestChartHasKnownFields(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
@@ -222,7 +223,7 @@ func TestChartHasKnownFields(t *testing.T) {
 	}
 }
 
-// TestManifestsHaveKnownFields: the same of the manifests.
+// TestManifestsHaveKnownFields does the same for the manifests.
 func TestManifestsHaveKnownFields(t *testing.T) {
 	src := map[string][]byte{}
 	for _, name := range []string{"config", "nodes", "secrets", "single"} {
@@ -236,7 +237,7 @@ func TestManifestsHaveKnownFields(t *testing.T) {
 	decoded(t, src["single"])
 }
 
-// TestUnknownFieldsAreFound: the decoder refuses what a misspelled template makes.
+// TestUnknownFieldsAreFound verifies that the decoder rejects a misspelled field.
 func TestUnknownFieldsAreFound(t *testing.T) {
 	for name, src := range map[string]string{
 		"a field that is not there": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selectr: {a: b}}",

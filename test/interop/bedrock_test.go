@@ -29,7 +29,7 @@ import (
 	ours "github.com/parleyrun/parley/providers/eventstream"
 )
 
-// framed is a transcript of lines "type payload" as the vendor's own encoder frames it.
+// framed encodes a transcript of lines "type payload" with the vendor's encoder.
 func framed(t *testing.T, lines string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -46,8 +46,7 @@ func framed(t *testing.T, lines string) string {
 	return out.String()
 }
 
-// members are the unions of the SDK: whatever stands in a list, one type for each member
-// that it may have.
+// members lists the member types of the SDK's unions.
 func members() []any {
 	return []any{
 		types.SystemContentBlockMemberText{}, types.SystemContentBlockMemberCachePoint{},
@@ -59,7 +58,7 @@ func members() []any {
 	}
 }
 
-// fill puts JSON into a value of the SDK, whose types have no JSON of their own.
+// fill decodes JSON into a value of the SDK, whose types do not implement it.
 func fill(to reflect.Value, from any) error {
 	switch {
 	case to.Type() == reflect.TypeFor[document.Interface]():
@@ -105,7 +104,7 @@ func fill(to reflect.Value, from any) error {
 	return nil
 }
 
-// fillMember puts a member into a struct, or into a union, which is an interface.
+// fillMember sets a member of a struct, or of a union, which is an interface.
 func fillMember(to reflect.Value, name string, v any) error {
 	if to.Kind() == reflect.Struct {
 		f := to.FieldByName(name)
@@ -123,7 +122,7 @@ func fillMember(to reflect.Value, name string, v any) error {
 	return fmt.Errorf("is not a member of %s", to.Type())
 }
 
-// converseInput is a request in the terms of the SDK.
+// converseInput decodes a request to the SDK's type.
 func converseInput(body []byte) (*bedrockruntime.ConverseStreamInput, error) {
 	var v map[string]any
 	if err := json.Unmarshal(body, &v); err != nil {
@@ -133,7 +132,7 @@ func converseInput(body []byte) (*bedrockruntime.ConverseStreamInput, error) {
 	return in, fill(reflect.ValueOf(in).Elem(), v)
 }
 
-// bedrock is the SDK's client of a server.
+// bedrock returns the SDK's client for a server.
 func bedrock(base string, client *http.Client) *bedrockruntime.Client {
 	return bedrockruntime.New(bedrockruntime.Options{
 		Region: "us-east-1", BaseEndpoint: &base, HTTPClient: client, Retryer: aws.NopRetryer{},
@@ -143,7 +142,7 @@ func bedrock(base string, client *http.Client) *bedrockruntime.Client {
 	})
 }
 
-// knownToBedrock lets the SDK make the call again, and returns what it sends.
+// knownToBedrock decodes a call with the SDK and returns the SDK's encoding.
 func knownToBedrock(body []byte) ([]byte, error) {
 	in, err := converseInput(body)
 	if err != nil {
@@ -211,7 +210,7 @@ func readByBedrock(t *testing.T, base string, body []byte) (r reading) {
 	return r
 }
 
-// TestAWSSignsAlike: the signature that parley makes is the one of the vendor's signer.
+// TestAWSSignsAlike compares signatures with the vendor's signer.
 func TestAWSSignsAlike(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, tt := range map[string]struct {
@@ -250,7 +249,8 @@ func TestAWSSignsAlike(t *testing.T) {
 	}
 }
 
-// TestAWSFramesAlike: each reads what the other frames, headers of all types among it.
+// TestAWSFramesAlike verifies that both implementations read each other's frames, with headers of all
+// types.
 func TestAWSFramesAlike(t *testing.T) {
 	m := eventstream.Message{Payload: []byte("a payload")}
 	values := []eventstream.Value{

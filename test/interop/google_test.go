@@ -13,13 +13,13 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// googleCall is a request in the terms of the SDK, which has no type for all of it.
+// googleCall decodes a request to types of the SDK, which has no single type for it.
 func googleCall(body []byte) (contents []*genai.Content, config *genai.GenerateContentConfig, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
 		return nil, nil, err
 	}
-	// What the format keeps in an object of its own stands beside the rest there.
+	// The SDK has the members of the nested object at the top level.
 	config = &genai.GenerateContentConfig{}
 	generation := map[string]json.RawMessage{}
 	if raw := members["generationConfig"]; raw != nil {
@@ -51,7 +51,7 @@ func googleClient(ctx context.Context, backend genai.Backend, base string, clien
 	})
 }
 
-// knownToGoogle lets the SDK make the call again, and returns what it sends.
+// knownToGoogle decodes a call with the SDK and returns the SDK's encoding.
 func knownToGoogle(backend genai.Backend) func([]byte) ([]byte, error) {
 	return func(body []byte) ([]byte, error) {
 		contents, config, err := googleCall(body)
@@ -90,7 +90,7 @@ func readByGoogle(t *testing.T, base string, body []byte) (r reading) {
 			r.Prompt, r.Cached, r.Output = int64(u.PromptTokenCount), int64(u.CachedContentTokenCount), int64(u.CandidatesTokenCount+u.ThoughtsTokenCount)
 		}
 		for _, c := range chunk.Candidates {
-			if c.Content == nil { // there is only why it ends
+			if c.Content == nil { // only a finish reason
 				c.Content = &genai.Content{}
 			}
 			for _, p := range c.Content.Parts {
@@ -114,7 +114,7 @@ func readByGoogle(t *testing.T, base string, body []byte) (r reading) {
 			}
 		}
 	}
-	if r.Stop == providers.StopStop && len(r.Calls) > 0 { // the format has no word of its own for that
+	if r.Stop == providers.StopStop && len(r.Calls) > 0 { // the format has no stop reason of its own for calls
 		r.Stop = providers.StopToolUse
 	}
 	return r

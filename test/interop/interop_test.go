@@ -1,10 +1,10 @@
-// Package judges_test lets others judge what parley sends to vendors of models and reads
-// from them: the vendors' own SDKs for Go, and pi-ai, the npm package that the catalog is
-// made from. It is a module of its own, so that parley needs none of them, and make interop
-// runs it. What pi-ai and parley do differently stands in docs/interoperability.md, with why; what
-// does not stand there fails.
+// Package interop_test compares the requests that parley sends to model vendors, and its decoding of
+// their responses, with other implementations: the vendors' Go SDKs, and pi-ai, the npm package from
+// which the catalog is generated. It is a module of its own, so that parley depends on none of them;
+// make interop runs it. docs/interoperability.md lists each difference between pi-ai and parley with
+// its reason. Any other difference fails.
 //
-// A new wire format is a row of formats, a transcript in testdata, and models in subjects.
+// To add a wire format, add a row to formats, a transcript to testdata, and models to subjects.
 package interop_test
 
 import (
@@ -33,16 +33,16 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// format is a wire format: who speaks it here, and what its vendor's SDK says of that.
+// format is a wire format: parley's codec and the vendor's SDK.
 type format struct {
 	protocol func(*http.Client) providers.Protocol
 	// answer is the transcript of a response, in testdata.
 	answer string
-	// known is the body of a request as the SDK writes it that has read it; nil where there
-	// is no SDK. owner is the provider whose SDK it is.
+	// known decodes the body of a request with the SDK and encodes it again; nil if there is no SDK.
+	// owner is the provider of the SDK.
 	known func(body []byte) ([]byte, error)
 	owner string
-	// read has the SDK call a server and read its response.
+	// read calls a server with the SDK and decodes the response.
 	read func(t *testing.T, baseURL string, body []byte) reading
 }
 
@@ -96,16 +96,16 @@ func formats() map[string]format {
 	}
 }
 
-// subject is a model that is talked to, and how.
+// subject is a model and its settings.
 type subject struct {
 	name, model string
 	level       providers.ThinkingLevel
 	reg         *providers.Registration
-	// generation has Temperature, Stop and ToolChoice.
+	// generation sets Temperature, Stop and ToolChoice.
 	generation providers.Options
-	// alone is not for pi-ai to judge: it takes no Stop and no ToolChoice for all formats.
+	// alone excludes the subject from pi-ai, which supports Stop and ToolChoice in some formats only.
 	alone bool
-	// thoughts lets the other model, which answered before, have shown what it thought.
+	// thoughts includes the visible reasoning of the other model in the history.
 	thoughts bool
 }
 
@@ -166,7 +166,7 @@ func subjects() []subject {
 		{name: "bedrock, a budget", model: "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", level: "medium"},
 		{name: "bedrock, long in the cache", model: "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", level: "off", reg: long},
 		{name: "bedrock, adaptive", model: "amazon-bedrock/us.anthropic.claude-opus-4-7", level: "high"},
-		// pi-ai sends back what any model has thought, and not only to Claude.
+		// pi-ai sends reasoning back to any model, not only to Claude.
 		{name: "bedrock of nova", model: "amazon-bedrock/amazon.nova-pro-v1:0", level: "off", alone: true},
 		{name: "mistral", model: "mistral/mistral-large-4", level: "high"},
 		{name: "mistral, off", model: "mistral/mistral-medium-latest", level: "off"},
@@ -175,7 +175,7 @@ func subjects() []subject {
 	}, generations()...)
 }
 
-// generations are models that are told how to write, one of each format.
+// generations returns one model of each format, with generation settings.
 func generations() (all []subject) {
 	stop, weather := []string{"\n\n", "END"}, providers.ToolChoice("weather")
 	for _, of := range []struct {
@@ -207,31 +207,30 @@ func generations() (all []subject) {
 const (
 	key    = "sk-of-the-judges"
 	system = "Answer in <b>plain</b> words."
-	// token is one of the subscription that codex needs: its claims name an account.
+	// token is a token of the codex subscription, whose claims name an account.
 	token = "e30.eyJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOnsiY2hhdGdwdF9hY2NvdW50X2lkIjoiYWNjXzEifX0.c2ln"
 )
 
-// environment has what base URLs name.
+// environment has the variables that base URLs name.
 func environment(name string) string {
 	return map[string]string{
 		"CLOUDFLARE_ACCOUNT_ID": "account", "CLOUDFLARE_GATEWAY_ID": "gateway", "AZURE_OPENAI_RESOURCE_NAME": "resource",
 	}[name]
 }
 
-// exchange is a request as it was sent.
+// exchange is a sent request.
 type exchange struct {
 	Method, URL string
 	Header      map[string]string
 	Body        json.RawMessage
 }
 
-// vendor keeps what it is asked and answers from a list; whoever asks more is refused.
+// vendor records requests and responds from a list. It rejects further requests.
 type vendor struct {
 	answers []string
 	asked   []exchange
 }
 
-// RoundTrip implements http.RoundTripper.
 func (v *vendor) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err := errors.Join(err, r.Body.Close()); err != nil {
@@ -251,7 +250,7 @@ func (v *vendor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// talked is what became of a subject here.
+// talked is the conversation of a subject with parley.
 type talked struct {
 	subject
 	format format
@@ -260,7 +259,7 @@ type talked struct {
 	events []providers.Event
 }
 
-// talk asks a model, lets it answer, and asks it once more about the results of its calls.
+// talk calls a model, and calls it once more with the results of its tool calls.
 func talk(t *testing.T, s subject) talked {
 	t.Helper()
 	v := &vendor{}
@@ -328,7 +327,7 @@ func tools() []providers.Tool {
 // picture is a PNG of one pixel.
 var picture = providers.Image{MimeType: "image/png", Content: providers.Bytes("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00:~\x9bU")}
 
-// question is what a person asks after another model has answered them.
+// question is a user message after the answer of another model.
 func question(s subject) []providers.Message {
 	said := []providers.Part{providers.Text{Text: "Hello."}}
 	if s.thoughts {
@@ -341,7 +340,7 @@ func question(s subject) []providers.Message {
 	}
 }
 
-// results are those of the calls of a response: a text with a picture, and a failure.
+// results returns the results of a response's calls: a text with a picture, and an error.
 func results(events []providers.Event) providers.Message {
 	out := providers.Message{Role: providers.RoleTool}
 	for _, e := range events {
@@ -356,7 +355,7 @@ func results(events []providers.Event) providers.Message {
 	return out
 }
 
-// everyModel are the models of the catalog.
+// everyModel returns the models of the catalog.
 func everyModel() (all []providers.CatalogModel) {
 	for _, p := range catalog.Builtin() {
 		all = append(all, p.Models()...)
@@ -364,7 +363,7 @@ func everyModel() (all []providers.CatalogModel) {
 	return all
 }
 
-// decoded returns JSON without what its writer is free in. Numbers keep their digits.
+// decoded decodes JSON to a comparable value. Numbers keep their digits.
 func decoded(t *testing.T, raw []byte) any {
 	t.Helper()
 	var v any

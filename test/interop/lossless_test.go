@@ -16,10 +16,10 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// literals is how many random literals are judged.
+// literals is the number of random literals.
 const literals = 400_000
 
-// verdict is what becomes of a literal: a number, a text, or an error.
+// verdict is the decoding of a literal: a number, a text, or an error.
 type verdict struct {
 	kind byte // n, s or x
 	text string
@@ -36,7 +36,7 @@ func verdictOf(literal string) verdict {
 	}
 }
 
-// losslessJSON is what lossless-json makes of literals.
+// losslessJSON decodes literals with lossless-json.
 func losslessJSON(t *testing.T, all []string) []verdict {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", "lossless.mjs")
@@ -56,7 +56,7 @@ func losslessJSON(t *testing.T, all []string) []verdict {
 	return verdicts
 }
 
-// randomLiteral draws around what decides: sizes near 2^53, digits beyond a float64, exponents.
+// randomLiteral generates edge cases: sizes near 2^53, more digits than a float64 has, exponents.
 func randomLiteral(r *rand.Rand) string {
 	digits := func(most int) string {
 		var b strings.Builder
@@ -88,13 +88,13 @@ func randomLiteral(r *rand.Rand) string {
 	return literal
 }
 
-// outside reports by exact arithmetic whether a literal's value lies outside ±(2^53-1).
+// outside reports, by exact arithmetic, whether a literal lies outside ±(2^53-1).
 func outside(literal string) bool {
 	v, ok := new(big.Rat).SetString(literal)
 	return ok && v.Abs(v).Cmp(new(big.Rat).SetInt64(1<<53-1)) > 0
 }
 
-// decided names the decision by which two verdicts may differ, "" if there is none.
+// decided returns the documented difference that two verdicts have, or "".
 func decided(literal string, us, they verdict) string {
 	plain := regexp.MustCompile(`^-?[0-9]+$`).MatchString(literal)
 	switch {
@@ -108,7 +108,7 @@ func decided(literal string, us, they verdict) string {
 	return ""
 }
 
-// same reports whether the verdicts mean the same.
+// same reports whether two verdicts are equivalent.
 func same(us, they verdict) bool {
 	if us.kind != they.kind || us.kind == 'x' {
 		return us.kind == they.kind
@@ -121,8 +121,8 @@ func same(us, they verdict) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// TestLosslessNumbers: every literal is the number, or the text, that lossless-json makes of it,
-// but for what docs/interoperability.md lists, and nothing is listed in vain.
+// TestLosslessNumbers compares the decoding of literals with lossless-json. Differences must be listed
+// in docs/interoperability.md, and each listed one must occur.
 func TestLosslessNumbers(t *testing.T) {
 	page, err := os.ReadFile("../../docs/interoperability.md")
 	if err != nil {

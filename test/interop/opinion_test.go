@@ -19,7 +19,7 @@ import (
 
 type object = map[string]any
 
-// opinion is what pi-ai makes of a subject.
+// opinion is the conversation of a subject with pi-ai.
 type opinion struct {
 	Sent []exchange
 	Said struct {
@@ -38,7 +38,7 @@ type piUsage struct {
 // piPrice is in US dollars.
 type piPrice struct{ Input, Output, CacheRead, CacheWrite, Total float64 }
 
-// ask lets pi-ai talk to the subjects' models, and say what usages cost.
+// ask runs pi-ai with the subjects' models and computes the costs of usages with it.
 func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piPrice) {
 	t.Helper()
 	in, err := json.Marshal(object{"cases": append([]object{}, cases...), "prices": append([]object{}, prices...)})
@@ -65,7 +65,7 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 	return out.Cases, out.Prices
 }
 
-// secondOpinions are what becomes of subjects here, and with pi-ai.
+// secondOpinions returns the subjects' conversations with parley and with pi-ai.
 func secondOpinions(t *testing.T) (all []talked, theirs []opinion) {
 	t.Helper()
 	var cases []object
@@ -79,7 +79,7 @@ func secondOpinions(t *testing.T) (all []talked, theirs []opinion) {
 	return all, theirs
 }
 
-// asCase is a subject in the terms of pi-ai: the model with all that parley knows of it.
+// asCase converts a subject to pi-ai's terms: the model with all that parley knows about it.
 func (s talked) asCase(t *testing.T) object {
 	t.Helper()
 	o, m := s.options(), s.model
@@ -170,14 +170,15 @@ func piParts(t *testing.T, parts []providers.Part) (out []object) {
 	return out
 }
 
-// difference is a place in a request that the two write differently.
+// difference is a member of a request that both write differently.
 type difference struct{ api, place, ours, theirs string }
 
-// absent is what stands where nothing does.
+// absent marks a missing member.
 const absent = "—"
 
-// TestSecondOpinion: what pi-ai would send to the same models in the same conversation is
-// what parley sends, but for what docs/interoperability.md lists; and nothing is listed in vain.
+// TestSecondOpinion compares the requests of pi-ai and parley to the same models in the same
+// conversation. Differences must be listed in docs/interoperability.md, and each listed one must
+// occur.
 func TestSecondOpinion(t *testing.T) {
 	all, opinions := secondOpinions(t)
 	listed := pageOfDifferences(t)
@@ -201,8 +202,8 @@ func TestSecondOpinion(t *testing.T) {
 	}
 }
 
-// differences are those of two requests. What the clients for HTTP say of themselves is
-// none, but who asks is.
+// differences compares two requests. It ignores headers of HTTP clients, but not those that identify
+// the application.
 func differences(t *testing.T, api string, ours, theirs exchange) (out []difference) {
 	t.Helper()
 	a, b := flat(t, ours), flat(t, theirs)
@@ -223,7 +224,7 @@ func differences(t *testing.T, api string, ours, theirs exchange) (out []differe
 	return out
 }
 
-// flat is a request as places and the JSON that stands there.
+// flat returns a request as a map from paths to JSON.
 func flat(t *testing.T, e exchange) map[string]string {
 	t.Helper()
 	u, err := url.Parse(e.URL)
@@ -265,14 +266,14 @@ func flatten(out map[string]string, place string, v any) {
 	default:
 		raw, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // it was decoded from JSON
+			panic(err) // the value was decoded from JSON
 		}
 		out[place] = string(raw)
 	}
 }
 
-// plainer takes out of a request what is free in its format: a text may be a list of one,
-// and arguments are JSON within a string.
+// plainer normalizes alternatives of a format: a text may be a list with one text, and arguments are
+// JSON within a string.
 func plainer(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -295,16 +296,15 @@ func plainer(v any) any {
 	return v
 }
 
-// row is one of the page.
+// row is a row of the page's table.
 type row struct {
 	text, ours, theirs string
 	api, place         *regexp.Regexp
 	met                bool
 }
 
-// pageOfDifferences reads the table of docs/interoperability.md. In a format and in a place * stands
-// for anything, and [] for any index; a value in quotes stands for itself, "something" for
-// anything that is there.
+// pageOfDifferences reads the table of docs/interoperability.md. In a format or place, * matches
+// anything and [] any index. A value in quotes matches itself, "something" any value that is present.
 func pageOfDifferences(t *testing.T) (rows []*row) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/interoperability.md")
@@ -318,7 +318,7 @@ func pageOfDifferences(t *testing.T) (rows []*row) {
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "| "), " |"), " | ")
 		if len(cells) != 5 {
-			break // the table is over
+			break // end of the table
 		}
 		rows = append(rows, &row{
 			text: strings.TrimSpace(line), api: pattern(cells[0]), place: pattern(cells[1]), ours: cells[2], theirs: cells[3],

@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// again returns a request as a type of an SDK writes it that has read it.
+// again decodes a request to a type of an SDK and encodes it again.
 func again[T any](body []byte) ([]byte, error) {
 	var params T
 	if err := json.Unmarshal(body, &params); err != nil {
@@ -35,16 +35,16 @@ func again[T any](body []byte) ([]byte, error) {
 
 func knownToAnthropic(body []byte) ([]byte, error) { return again[anthropic.MessageNewParams](body) }
 
-// knownToChat tells the SDK what the choice of a tool is: it takes the first of its types,
-// which has no name of one.
+// knownToChat decodes the tool choice separately, because the SDK picks the first of its types, which
+// has no name.
 func knownToChat(body []byte) ([]byte, error) {
 	return apart("tool_choice", isObject, again[openai.ChatCompletionNamedToolChoiceParam], again[openai.ChatCompletionNewParams])(body)
 }
 
 func isObject(raw []byte) bool { return raw[0] == '{' }
 
-// apart has a member of a request read by itself, if it is of a kind that the SDK would not
-// find out, and the rest without it.
+// apart decodes a member separately if is reports true, because the SDK cannot detect its type, and
+// the rest without it.
 func apart(name string, is func([]byte) bool, known, rest func([]byte) ([]byte, error)) func([]byte) ([]byte, error) {
 	return func(body []byte) ([]byte, error) {
 		var members map[string]json.RawMessage
@@ -75,15 +75,14 @@ func apart(name string, is func([]byte) bool, known, rest func([]byte) ([]byte, 
 	}
 }
 
-// knownToResponses does the same with the choice of a tool, and tells the SDK what each item
-// is.
+// knownToResponses decodes the tool choice and each item separately.
 func knownToResponses(body []byte) ([]byte, error) {
 	whole := apart("tool_choice", isObject, again[responses.ToolChoiceFunctionParam], again[responses.ResponseNewParams])
 	return apart("input", func([]byte) bool { return true }, knownItems, whole)(body)
 }
 
-// knownItems are items by their types: the SDK cannot find out what an item is that has no
-// type, or is a message of either kind, and would lose all of them.
+// knownItems decodes items by type. The SDK would lose items without a type and messages, whose type
+// it cannot detect.
 func knownItems(body []byte) ([]byte, error) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(body, &items); err != nil {
@@ -105,14 +104,14 @@ func knownItems(body []byte) ([]byte, error) {
 		if items[i], err = known(item); err != nil {
 			return nil, err
 		}
-		// It writes ids of items also where there are none.
+		// The SDK encodes empty ids.
 		items[i] = bytes.Replace(items[i], []byte(`"id":"",`), nil, 1)
 	}
 	return json.Marshal(items)
 }
 
-// TestSDKsKnowRequests: the SDK of a vendor reads requests to it and writes them as they
-// were. What it did not know would be lost on the way.
+// TestSDKsKnowRequests verifies that a vendor's SDK decodes requests and encodes them unchanged. It
+// would drop unknown members.
 func TestSDKsKnowRequests(t *testing.T) {
 	judged := map[string]int{}
 	for _, s := range subjects() {
@@ -129,8 +128,8 @@ func TestSDKsKnowRequests(t *testing.T) {
 			want, got := map[string]string{}, map[string]string{}
 			flatten(want, "", decoded(t, e.Body))
 			flatten(got, "", decoded(t, back))
-			// The first is for a method to say; the second comes with the transcript, and the
-			// vendor would not send it; the others are added and left out, and mean nothing.
+			// The SDK's method sets the first. The second comes from the transcript, which the vendor
+			// does not send. The others are optional and have no effect.
 			delete(want, "stream")
 			delete(want, "messages[4].reasoning_content")
 			delete(got, "systemInstruction.role")
@@ -148,16 +147,16 @@ func TestSDKsKnowRequests(t *testing.T) {
 	}
 }
 
-// reading is what somebody has read in a response.
+// reading is a decoded response.
 type reading struct {
 	Text, Thinking string
 	Calls          []string // name and arguments
 	Stop           providers.StopReason
-	Prompt, Cached int64 // tokens; Cached ones are a part of Prompt
+	Prompt, Cached int64 // tokens; Prompt includes Cached
 	Output         int64
 }
 
-// compact is a call in one line.
+// compact returns a call in one line.
 func compact(t *testing.T, name string, arguments []byte) string {
 	t.Helper()
 	if len(arguments) == 0 {
@@ -170,7 +169,7 @@ func compact(t *testing.T, name string, arguments []byte) string {
 	return name + " " + string(raw)
 }
 
-// readByUs is what parley reads.
+// readByUs returns parley's decoding.
 func readByUs(t *testing.T, events []providers.Event) (r reading) {
 	t.Helper()
 	for _, e := range events {
@@ -233,7 +232,7 @@ func readByChat(t *testing.T, base string, body []byte) (r reading) {
 		if !all.AddChunk(chunk) {
 			t.Fatalf("the SDK does not take %s", chunk.RawJSON())
 		}
-		for _, c := range chunk.Choices { // what others than the vendor send
+		for _, c := range chunk.Choices { // extensions of other servers
 			var delta struct {
 				Reasoning string `json:"reasoning_content"`
 			}
@@ -278,7 +277,7 @@ func readByResponses(t *testing.T, base string, body []byte) (r reading) {
 			r.Stop = map[string]providers.StopReason{
 				"": providers.StopStop, "max_output_tokens": providers.StopLength, "content_filter": providers.StopContentFilter,
 			}[e.Response.IncompleteDetails.Reason]
-			if r.Stop == providers.StopStop && len(r.Calls) > 0 { // the format has no word of its own for that
+			if r.Stop == providers.StopStop && len(r.Calls) > 0 { // the format has no stop reason of its own for calls
 				r.Stop = providers.StopToolUse
 			}
 		}
@@ -289,8 +288,8 @@ func readByResponses(t *testing.T, base string, body []byte) (r reading) {
 	return r
 }
 
-// TestSDKsReadStreams: an SDK reads in the streams of the model that tests use, and in the
-// transcripts, what parley reads there.
+// TestSDKsReadStreams compares an SDK's decoding with parley's, for streams of the fake model and for
+// transcripts.
 func TestSDKsReadStreams(t *testing.T) {
 	model := httptest.NewServer(fakemodel.New(nil))
 	defer model.Close()
@@ -320,10 +319,10 @@ func TestSDKsReadStreams(t *testing.T) {
 	}
 }
 
-// readAlike has a server asked by parley and by an SDK.
+// readAlike calls a server with parley and with an SDK.
 func readAlike(t *testing.T, api string, f format, base, text string) {
 	t.Helper()
-	asked := &listener{next: http.DefaultTransport}
+	asked := &recorder{next: http.DefaultTransport}
 	p := f.protocol(&http.Client{Transport: asked})
 	m := providers.Model{Provider: "p", ID: "m", API: api, BaseURL: base, Reasoning: true}
 	req := providers.Request{System: system, Tools: tools(), Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}}
@@ -340,14 +339,13 @@ func readAlike(t *testing.T, api string, f format, base, text string) {
 	}
 }
 
-// listener keeps the latest body that it passes on.
-type listener struct {
+// recorder is an http.RoundTripper that records the latest request body.
+type recorder struct {
 	next http.RoundTripper
 	body []byte
 }
 
-// RoundTrip implements http.RoundTripper.
-func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	v := &vendor{}
 	copied := r.Clone(r.Context())
 	if _, err := v.RoundTrip(copied); err != nil {
@@ -363,20 +361,19 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.next.RoundTrip(r)
 }
 
-// TestReadAlike: pi-ai reads in a response what parley reads, and finds that it costs the
-// same.
+// TestReadAlike compares pi-ai's decoding of a response and its cost with parley's.
 func TestReadAlike(t *testing.T) {
 	all, opinions := secondOpinions(t)
 	for i, s := range all {
 		said := opinions[i].Said
 		done := s.events[len(s.events)-1].(providers.Done)
 		if s.model.API == openairesponses.APIAzure {
-			done.PriceFactor = 0 // pi-ai does not look at tiers there
+			done.PriceFactor = 0 // pi-ai ignores tiers there
 		}
 		u, price := done.Usage, s.model.Cost.PriceOf(done)
 		ours := piUsage{u.Input, u.Output, u.CacheRead, u.CacheWrite, done.CacheWriteHour, u.Reasoning, piPrice(price)}
 		if s.model.API == "anthropic-messages" {
-			ours.Reasoning = said.Usage.Reasoning // the transcript does not say
+			ours.Reasoning = said.Usage.Reasoning // not in the transcript
 		}
 		if diff := cmp.Diff(ours, said.Usage); diff != "" {
 			t.Errorf("%s, usage (-ours +theirs):\n%s", s.name, diff)
@@ -410,12 +407,12 @@ func theirParts(t *testing.T, content []object) (out []string) {
 	for _, p := range content {
 		switch p["type"] {
 		case "text":
-			if p["text"] != "" { // parley keeps texts that say something
+			if p["text"] != "" { // parley keeps non-empty texts
 				out = append(out, "text "+p["text"].(string))
 			}
 		case "thinking":
 			text := p["thinking"].(string)
-			if p["redacted"] == true { // theirs is a remark
+			if p["redacted"] == true { // pi-ai has a placeholder
 				text = ""
 			}
 			out = append(out, "thinking "+text)
@@ -430,8 +427,7 @@ func theirParts(t *testing.T, content []object) (out []string) {
 	return out
 }
 
-// TestSamePrices: by every price list of the catalog, pi-ai computes what parley does, to
-// the last digit.
+// TestSamePrices compares costs by each price list of the catalog with pi-ai, to the last digit.
 func TestSamePrices(t *testing.T) {
 	lists := map[string]providers.Cost{}
 	for _, m := range everyModel() {

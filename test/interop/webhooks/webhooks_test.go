@@ -38,7 +38,7 @@ const (
 	public        = "https://bots.example.com/channels/twilio"
 )
 
-// platformKey is a platform's that signs by Ed25519.
+// platformKey is the Ed25519 key of a platform.
 var platformKey = ed25519.NewKeyFromSeed([]byte("01234567890123456789012345678901"))
 
 func code(h func() hash.Hash, text string) []byte {
@@ -49,11 +49,11 @@ func code(h func() hash.Hash, text string) []byte {
 
 var errRefused = errors.New("it is refused")
 
-// platform is how one signs, what its module for Go says of a request, and our channel.
+// platform has a platform's signing, the verification of its Go module, and our channel.
 type platform struct {
 	path, mediaType, body string
 	sign                  func(body, stamp string) map[string]string
-	accepts               func(r *http.Request, body []byte) error // of the module; nil if that signs itself
+	accepts               func(r *http.Request, body []byte) error // the module's verification; nil if the module signs
 	channel               func(taken channels.Call) (channels.Channel, error)
 }
 
@@ -116,7 +116,7 @@ func platforms() map[string]platform {
 	}
 }
 
-// signers are the others: one that signs a form, and one whose module signs.
+// signers returns a platform that signs a form, and one whose module signs.
 func signers() map[string]platform {
 	return map[string]platform{
 		"twilio": {
@@ -159,8 +159,9 @@ func signers() map[string]platform {
 	}
 }
 
-// TestModulesAgreeOnSignatures: what the module of a platform signs is proven here, and where it does not sign, it
-// accepts what is proven here, and nothing else of both.
+// TestModulesAgreeOnSignatures compares the verification of channels with the platforms' modules. A
+// module that signs must be accepted, and a module that verifies must accept and reject the same
+// requests.
 func TestModulesAgreeOnSignatures(t *testing.T) {
 	all := platforms()
 	maps.Copy(all, signers())
