@@ -16,12 +16,12 @@ func Collect(stream iter.Seq2[providers.Event, error]) ([]providers.Event, *prov
 	var failure error
 	for e, err := range stream {
 		if failure != nil {
-			return events, nil, fmt.Errorf("got %T, %v after the error %v", e, err, failure)
+			return events, nil, fmt.Errorf("event %T, %v after the error %v", e, err, failure)
 		}
 		if err != nil {
 			failure = err
 			if e != nil {
-				return events, nil, fmt.Errorf("got event %T with the error %v", e, err)
+				return events, nil, fmt.Errorf("event %T together with the error %v", e, err)
 			}
 			continue
 		}
@@ -104,7 +104,7 @@ func Check(events []providers.Event, failure error) error {
 	var typed *providers.Error
 	switch {
 	case c.done:
-		return fmt.Errorf("got error %v after Done", failure)
+		return fmt.Errorf("error %v after Done", failure)
 	case !errors.As(failure, &typed):
 		return fmt.Errorf("error %v is a %T, not a *providers.Error", failure, failure)
 	case typed.Kind == "":

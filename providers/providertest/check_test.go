@@ -29,7 +29,7 @@ func TestCheckFindsEachFault(t *testing.T) {
 		{"sound", events{providers.ReasoningDelta{Text: "r"}, providers.ReasoningEnd{}, providers.TextDelta{Text: "t"}, start, providers.ToolCallDelta{Arguments: "{}"}, end, used}, nil, ""},
 		{"sound failure", events{providers.ReasoningDelta{Text: "r"}}, failure, ""},
 		{"no end", events{providers.TextDelta{Text: "t"}}, nil, "neither"},
-		{"two ends", events{done}, failure, "follows Done"},
+		{"two ends", events{done}, failure, "after Done"},
 		{"Done twice", events{done, done}, nil, "after Done"},
 		{"plain error", nil, errors.New("plain"), "not a *providers.Error"},
 		{"no kind", nil, &providers.Error{}, "no kind"},

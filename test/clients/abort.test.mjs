@@ -1,4 +1,4 @@
-// Aborting what runs and what waits.
+// Abort of running and queued submissions.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -13,7 +13,7 @@ const aborted = (error) => {
 };
 
 for (const [format, mount] of Object.entries(served)) {
-  test(`abort ends what runs and what waits: ${format}`, async () => {
+  test(`abort ends running and queued submissions: ${format}`, async () => {
     const client = conversation(mount);
     const admissions = [await say(client, 'reasoning=2 tokens=4 hang=1')];
     for (const text of ['second', 'third']) admissions.push(await say(client, text));
@@ -28,25 +28,25 @@ for (const [format, mount] of Object.entries(served)) {
       await sameAsHistory(watcher, client);
       const { messages, settlements } = watcher.conversation;
       assert.deepEqual(settlements.map((entry) => [entry.submissionId, entry.outcome]), admissions.map((admission) => [admission.submissionId, 'aborted']));
-      assert.deepEqual(ofRole(watcher.conversation, 'user').map(textOf).slice(1), ['second', 'third'], 'nothing that was said is lost');
+      assert.deepEqual(ofRole(watcher.conversation, 'user').map(textOf).slice(1), ['second', 'third'], 'no message is lost');
       assert.deepEqual(messages.find((message) => message.role === 'assistant').parts, [
         { type: 'reasoning', text: 't1 t2', state: 'done' },
         { type: 'text', text: words(5), state: 'done' },
       ]);
       const advisories = ofRole(watcher.conversation, 'system');
-      assert.ok(advisories.length > 0, 'the transcript says that there was an abort');
+      assert.ok(advisories.length > 0, 'the transcript contains an advisory about the abort');
       for (const { purpose, display, submissionId } of advisories) {
         assert.deepEqual({ purpose, display }, { purpose: 'advisory', display: 'diagnostic' });
         assert.ok(admissions.some((admission) => admission.submissionId === submissionId));
       }
 
-      assert.deepEqual(await client.abort(), { aborted: false }, 'nothing is left');
+      assert.deepEqual(await client.abort(), { aborted: false }, 'no submission is pending');
       assert.equal((await ask(client, 'Hello again')).text, 'You said: Hello again');
     });
   });
 }
 
-test('abort of a conversation that is idle, or is not there', async () => {
+test('abort of an idle or unknown conversation', async () => {
   const client = conversation(served.completions);
   assert.deepEqual(await client.abort(), { aborted: false });
   await assert.rejects(client.history(), (error) => error.status === 404);
@@ -55,7 +55,7 @@ test('abort of a conversation that is idle, or is not there', async () => {
   assert.equal((await client.history()).settlements[0].outcome, 'completed');
 });
 
-test('abort of one conversation leaves the others alone', async () => {
+test('abort of one conversation does not affect others', async () => {
   const [one, two] = [conversation(served.completions), conversation(served.completions)];
   const hanging = await say(one, `hang=1 note=${unique()}`);
   const running = await say(two, 'tokens=50 pace=2ms');

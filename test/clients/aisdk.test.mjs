@@ -1,4 +1,4 @@
-// The transport of examples/aisdk, compiled, below the chat of the AI SDK that useChat runs on.
+// The compiled transport of examples/aisdk with the chat class of the AI SDK behind useChat.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { copyFileSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { conversation, eventually, library, modelCalls, release, say, served, to
 
 let folder, ParleyTransport;
 before(async () => {
-  // A package of somebody who has copied the example.
+  // The package of an author who copied the example.
   folder = mkdtempSync(join(tmpdir(), 'aisdk-'));
   for (const name of ['transport.ts', 'tsconfig.json']) copyFileSync(resolve('../../examples/aisdk', name), join(folder, name));
   writeFileSync(join(folder, 'package.json'), '{"type": "module"}\n');
@@ -24,7 +24,7 @@ before(async () => {
 });
 after(() => folder && rmSync(folder, { recursive: true, force: true }));
 
-/** A chat as a page has it, without a page. */
+/** A chat without a page. */
 class Chat extends AbstractChat {
   constructor(mount, id = unique()) {
     const state = {
@@ -43,7 +43,7 @@ class Chat extends AbstractChat {
 }
 
 for (const [format, mount] of Object.entries(served)) {
-  test(`messages are answered as they come, and sent once: ${format}`, async () => {
+  test(`messages are sent once and answered in order: ${format}`, async () => {
     const chat = new Chat(mount);
     const gate = unique('gate');
     const first = `reasoning=2 tokens=3 hold=${gate} tokens=3`;
@@ -59,11 +59,11 @@ for (const [format, mount] of Object.entries(served)) {
     const { messages, settlements } = await conversation(mount, { id: chat.id }).history();
     assert.deepEqual(messages.filter((m) => m.role === 'user').map((m) => m.parts[0].text), [first, 'tokens=2']);
     assert.deepEqual(settlements.map((s) => s.outcome), ['completed', 'completed']);
-    assert.equal((await modelCalls(gate)).length, 1, 'it is sent once');
+    assert.equal((await modelCalls(gate)).length, 1, 'the message is sent once');
   });
 }
 
-test('a stop aborts at the server, and a failure is an error', async () => {
+test('stop aborts at the server, and a failure is an error', async () => {
   const chat = new Chat(served.completions);
   const answered = chat.sendMessage({ text: `tokens=2 hold=${unique('gate')}` });
   await eventually(() => chat.said[1] === words(2), 'the first words');
@@ -76,7 +76,7 @@ test('a stop aborts at the server, and a failure is an error', async () => {
   assert.match(chat.error.message, /\S/);
 });
 
-test('a reply that is under way is followed from another page', async () => {
+test('another page follows a reply in progress', async () => {
   const id = unique();
   const gate = unique('gate');
   const client = conversation(served.messages, { id });
@@ -92,7 +92,7 @@ test('a reply that is under way is followed from another page', async () => {
   assert.equal(chat.status, 'ready');
 });
 
-test('calls of tools and data are parts', async () => {
+test('tool calls and data are parts', async () => {
   const chat = new Chat(`${library}/completions`);
   const gate = unique('gate');
   await release(gate);

@@ -1,4 +1,4 @@
-// Images, there and back.
+// Images, sent and read back.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
@@ -52,7 +52,7 @@ for (const [format, mount] of Object.entries(served)) {
 }
 
 for (const live of ['sse', 'long-poll']) {
-  test(`an image is seen by those who observe: ${live}`, async () => {
+  test(`observers receive an image: ${live}`, async () => {
     const client = conversation(served.completions);
     await client.wait(await client.send({ message: { kind: 'user', body: 'Hello' } }));
     await observing(client, { live }, async (watcher) => {

@@ -1,4 +1,4 @@
-// Clients of the beta line, and what their streams have to be.
+// Clients of the beta line, and the expected events of their streams.
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -15,7 +15,7 @@ export const line = (mount) => ({ base: new URL('/beta', mount).href, name: moun
 /** A client of the beta line of the server with this mount. */
 export const betaClient = (sdk, mount) => sdk.createFlueClient({ baseUrl: line(mount).base, token });
 
-/** The whole stream as it is now. */
+/** The current stream from the beginning. */
 export async function everything(client, name, id) {
   const events = [];
   for await (const event of client.agents.stream(name, id, { live: false })) events.push(event);
@@ -23,8 +23,8 @@ export async function everything(client, name, id) {
 }
 
 /**
- * Follows a prompt by a live stream until it is settled, and resumes from the client's
- * offset whenever the connection goes. What a resumed batch repeats is kept once.
+ * Follows a prompt in a live stream until it is settled, and resumes from the client's
+ * offset after each disconnect. Events that a resumed batch repeats are dropped.
  */
 export async function followed(client, name, id, admission, live, onEvent = () => {}) {
   const events = [];
@@ -35,7 +35,7 @@ export async function followed(client, name, id, admission, live, onEvent = () =
       for await (const event of stream) {
         if (event.submissionId !== admission.submissionId) continue;
         if (event.eventIndex < events.length) continue;
-        assert.equal(event.eventIndex, events.length, 'nothing is skipped');
+        assert.equal(event.eventIndex, events.length, 'no event is skipped');
         events.push(event);
         onEvent(event);
         if (event.type === 'submission_settled') return events;
@@ -48,5 +48,5 @@ export async function followed(client, name, id, admission, live, onEvent = () =
   }
 }
 
-/** The text that deltas of a prompt's events add up to. */
+/** The concatenated text deltas of a prompt. */
 export const deltas = (events) => events.filter(({ type }) => type === 'text_delta').map(({ text }) => text).join('');

@@ -52,8 +52,8 @@ for (const [version, sdk] of Object.entries(sdks)) {
       });
       assert.equal(result.text, deltas(seen));
       assert.equal(seen[0].type, 'operation_start');
-      assert.deepEqual(seen.map(({ eventIndex }) => eventIndex), seen.map((_, i) => i), 'it restarts with each prompt');
-      assert.deepEqual((await everything(client, name, id)).slice(before.length), seen, 'the offset is right before the prompt');
+      assert.deepEqual(seen.map(({ eventIndex }) => eventIndex), seen.map((_, i) => i), 'the index restarts with each prompt');
+      assert.deepEqual((await everything(client, name, id)).slice(before.length), seen, 'the offset precedes the prompt');
     });
 
     for (const live of ['sse', 'long-poll', true]) {
@@ -70,7 +70,7 @@ for (const [version, sdk] of Object.entries(sdks)) {
     }
   }
 
-  test(`${version}: what fails`, async () => {
+  test(`${version}: errors`, async () => {
     const client = betaClient(sdk, served.completions);
     const { name } = line(served.completions);
     const refused = (call, status, type) => assert.rejects(call, (error) => {
@@ -110,7 +110,7 @@ test('both lines have the same conversation', async () => {
   assert.equal(events.filter(({ type }) => type === 'submission_settled').length, 2);
 });
 
-test('any client of durable streams reads it', async () => {
+test('any client of durable streams can read it', async () => {
   const { base, name } = line(served.completions);
   const client = betaClient(sdks['beta.5'], served.completions);
   const id = unique();

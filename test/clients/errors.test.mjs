@@ -1,4 +1,4 @@
-// Refusals, as the client shows them.
+// Error responses, as the client reports them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -18,7 +18,7 @@ const refused = (status, type) => (error) => {
 
 const image = (data, mimeType = 'image/png') => ({ message: { kind: 'user', body: 'x', attachments: [{ type: 'image', data, mimeType }] } });
 
-test('before the first message there is nothing', async () => {
+test('a conversation does not exist before the first message', async () => {
   const client = conversation(served.completions);
   await assert.rejects(client.history(), refused(404, 'stream_not_found'));
   await assert.rejects(client.read('sub_nothing'), (error) => error.status === 404);
@@ -29,33 +29,33 @@ test('before the first message there is nothing', async () => {
 });
 
 for (const [name, send] of Object.entries({
-  'no base64': image('this is no base64!'),
-  'a media type that is no header': image('aGk=', 'image/png\r\nX: y'),
+  'invalid base64': image('this is no base64!'),
+  'a media type that is not a header value': image('aGk=', 'image/png\r\nX: y'),
   'an image too large': image('A'.repeat(14_680_068)),
   'another kind': { message: { kind: 'robot', body: 'x' } },
   'no body': { message: { kind: 'user' } },
-  'a body that is no text': { message: { kind: 'user', body: { text: 'x' } } },
+  'a body that is not a text': { message: { kind: 'user', body: { text: 'x' } } },
   'a nested message': { message: { message: { kind: 'user', body: 'x' } } },
-  'a tag that is no name': { message: { kind: 'signal', type: 'x', body: 'x', tagName: 'a b' } },
+  'an invalid tag name': { message: { kind: 'signal', type: 'x', body: 'x', tagName: 'a b' } },
   'a signal without type': { message: { kind: 'signal', type: '', body: 'x' } },
-  'uid that is no text': { message: { kind: 'user', body: 'x' }, uid: 7 },
+  'a uid that is not a text': { message: { kind: 'user', body: 'x' }, uid: 7 },
   'an empty key': { message: { kind: 'user', body: 'x' }, idempotencyKey: '' },
   'a long key': { message: { kind: 'user', body: 'x' }, idempotencyKey: 'k'.repeat(257) },
 })) {
-  test(`a send is refused and leaves nothing behind: ${name}`, async () => {
+  test(`a rejected send has no effect: ${name}`, async () => {
     const client = conversation(served.completions);
     await assert.rejects(client.send(send), refused(400, 'invalid_request'));
     await assert.rejects(client.history(), refused(404, 'stream_not_found'));
   });
 }
 
-test('an offset that none gave out', async () => {
+test('an unknown offset', async () => {
   const client = conversation(served.completions);
   const admission = await say(client, 'Hello');
   await assert.rejects(client.wait({ ...admission, offset: 'now' }), (error) => error.status === 400);
 });
 
-test('a path that nothing is mounted at', async () => {
+test('an unmounted path', async () => {
   const { origin } = new URL(served.completions);
   const client = createFlueClient({ url: `${origin}/nowhere/at/all`, token });
   await assert.rejects(client.history(), refused(404, 'route_not_found'));
@@ -68,7 +68,7 @@ test('a blank id', async () => {
   await assert.rejects(say(client, 'x'), refused(400, 'invalid_request'));
 });
 
-test('the token is needed everywhere', async () => {
+test('every route requires the token', async () => {
   const id = unique();
   await ask(conversation(served.completions, { id }), 'Hello');
   for (const wrong of [undefined, 'wrong']) {
@@ -81,7 +81,7 @@ test('the token is needed everywhere', async () => {
   }
 });
 
-test('headers are asked for at every request', async () => {
+test('headers are computed for each request', async () => {
   let calls = 0;
   const headers = async () => ({ authorization: `Bearer ${(calls++, token)}` });
   const client = conversation(served.completions, { token: undefined, headers });

@@ -1,10 +1,10 @@
-// What goes wrong between the server and the model.
+// Failures between the server and the model.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { ask, conversation, modelCalls, observing, release, sameAsHistory, say, served, unique, vendorWords, words } from './suite.mjs';
 
-// Most of the time here is pauses before repetitions.
+// Most of the time is the backoff before retries.
 describe('calls of the model', { concurrency: true }, () => {
   for (const [format, mount] of Object.entries(served)) {
     for (const [name, script] of Object.entries({
@@ -30,7 +30,7 @@ describe('calls of the model', { concurrency: true }, () => {
         for (const seen of [failure.error, failure.message, chunks, history]) {
           assert.ok(!JSON.stringify(seen).includes(vendorWords), "the vendor's words stay inside");
         }
-        assert.equal((await ask(client, 'Hello again')).text, 'You said: Hello again', 'the conversation goes on');
+        assert.equal((await ask(client, 'Hello again')).text, 'You said: Hello again', 'the conversation continues');
       });
     }
 
@@ -41,12 +41,12 @@ describe('calls of the model', { concurrency: true }, () => {
       'the connection breaks in the middle': 'truncate=3 times=1',
       'an error in the middle': 'fail=3 times=1',
     })) {
-      test(`a call is repeated: ${name}, ${format}`, async () => {
+      test(`a call is retried: ${name}, ${format}`, async () => {
         const client = conversation(mount);
         const mark = unique();
         const admission = await say(client, `${script} tokens=5 note=${mark}`);
         await client.wait(admission);
-        assert.equal((await client.read(admission)).text, words(5), 'the text is there once');
+        assert.equal((await client.read(admission)).text, words(5), 'the text appears once');
         assert.equal((await modelCalls(mark)).length, script.includes('times=2') ? 3 : 2);
         const { messages } = await client.history();
         assert.deepEqual(messages.map((message) => message.role), ['user', 'assistant']);
@@ -57,7 +57,7 @@ describe('calls of the model', { concurrency: true }, () => {
 });
 
 for (const live of ['sse', 'long-poll']) {
-  test(`what a broken call said is withdrawn where it was seen: ${live}`, async () => {
+  test(`the text of a broken call is withdrawn from observers: ${live}`, async () => {
     const client = conversation(served.completions);
     await ask(client, 'Hello');
     const gate = unique('gate');
@@ -67,12 +67,12 @@ for (const live of ['sse', 'long-poll']) {
       await release(gate);
       await watcher.untilSettled(admission);
       await sameAsHistory(watcher, client);
-      assert.equal((await client.read(admission)).text, `${words(3)} The end.`, 'nothing stands there twice');
+      assert.equal((await client.read(admission)).text, `${words(3)} The end.`, 'no text appears twice');
     });
   });
 }
 
-test('an answer cut at the limit of tokens is an answer', async () => {
+test('an answer truncated at the token limit is an answer', async () => {
   const client = conversation(served.messages);
   await observing(client, {}, async (watcher) => {
     const admission = await say(client, 'tokens=3 finish=length');

@@ -1,25 +1,25 @@
-// The public React hook in a document, without JSX: a component shows what the
-// hook says, and tests read the document and every state that was drawn.
+// The public React hook in a document, without JSX: a component renders the state
+// of the hook, and tests read the document and each rendered state.
 import assert from 'node:assert/strict';
 
 import { JSDOM } from 'jsdom';
 
 import { within } from './suite.mjs';
 
-// A document that is not visible would pause the client.
+// An invisible document would pause the client.
 const { window } = new JSDOM('<!doctype html>', { url: 'http://localhost/', pretendToBeVisual: true });
 for (const [name, value] of Object.entries({ window, document: window.document, navigator: window.navigator })) {
   Object.defineProperty(globalThis, name, { value, configurable: true });
 }
 
-// React looks for a document when it is loaded.
+// React needs a document when it is loaded.
 const { act, createElement, StrictMode, useLayoutEffect } = await import('react');
 const { createRoot } = await import('react-dom/client');
 const { useFlueAgent } = await import('@flue/react');
 
 /**
- * Does something as a user does, and has React draw what follows from it before it
- * returns. What comes from the network is drawn when React likes to, as in a browser.
+ * Performs a user action, and lets React render its effects before it returns.
+ * React renders data of the network at its own time, as in a browser.
  */
 export function acting(something) {
   globalThis.IS_REACT_ACT_ENVIRONMENT = true;
@@ -44,7 +44,7 @@ function Chat({ options, drawn }) {
 export class Page {
   constructor(options) {
     this.options = options;
-    /** What the hook said, each time it was drawn; the last is agent. */
+    /** The state of the hook at each render; the last one is agent. */
     this.states = [];
     this.waiting = new Set();
     this.container = document.body.appendChild(document.createElement('div'));
@@ -60,12 +60,12 @@ export class Page {
     this.show(this.options);
   }
 
-  /** Shows a conversation in place of the one before. */
+  /** Replaces the conversation. */
   show(options) {
     acting(() => this.root.render(createElement(StrictMode, null, createElement(Chat, { options, drawn: this.drawn }))));
   }
 
-  /** Leaves the page. What follows cannot be seen here. */
+  /** Leaves the page. Later changes are not visible here. */
   close() {
     acting(() => this.root.unmount());
     this.container.remove();
@@ -83,7 +83,7 @@ export class Page {
     return this.container.querySelector('[role=alert]')?.textContent;
   }
 
-  /** The elements of messages, and what stands in them. */
+  /** The elements of messages, and their texts. */
   items(role) {
     return [...this.container.querySelectorAll(role ? `li[data-role=${role}]` : 'li')];
   }
@@ -93,8 +93,8 @@ export class Page {
   }
 
   /**
-   * Sends, and checks that the message is in the document at once, before anything
-   * can have come from the server. sent is what the hook promises: the admission.
+   * Sends, and checks that the message is in the document at once, before any response
+   * of the server can arrive. sent is the promise of the hook: the admission.
    */
   send(text, options) {
     let sent;
@@ -108,7 +108,7 @@ export class Page {
     return { sent, item };
   }
 
-  /** Resolves once the document has what is asked for. */
+  /** Resolves once the document meets a condition. */
   until(has, what) {
     return within(
       new Promise((resolve) => {
@@ -137,7 +137,7 @@ export class Page {
   }
 }
 
-/** Opens a page while a test needs it. */
+/** Opens a page for the duration of a test. */
 export async function showing(options, test) {
   const page = new Page(options);
   page.open();
@@ -148,7 +148,7 @@ export async function showing(options, test) {
   }
 }
 
-/** Hides or shows the tab that all pages are in. */
+/** Hides or shows the tab that contains all pages. */
 export function hide(hidden) {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new window.Event('visibilitychange'));

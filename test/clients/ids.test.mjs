@@ -1,4 +1,4 @@
-// Conversation ids with everything a path may hold.
+// Conversation ids with all characters that a path may contain.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -6,7 +6,7 @@ import { ask, conversation, observing, say, served, token, unique } from './suit
 
 const tail = unique('');
 
-/** An id of so many bytes, most of them in pairs. */
+/** An id of so many bytes, mostly of two-byte characters. */
 function filled(bytes) {
   const room = bytes - Buffer.byteLength(tail);
   return 'x'.repeat(room % 2) + 'é'.repeat(Math.floor(room / 2)) + tail;
@@ -25,13 +25,13 @@ const ids = {
   '512 bytes': filled(512),
 };
 
-test('ids are told apart and work on every route', async (t) => {
+test('ids are distinct and work on every route', async (t) => {
   for (const [name, id] of Object.entries(ids)) {
     await t.test(name, async () => {
       const client = conversation(served.completions, { id });
       assert.equal((await ask(client, id)).text, `You said: ${id}`);
       const { messages } = await client.history();
-      assert.equal(messages.length, 2, 'nobody else uses this conversation');
+      assert.equal(messages.length, 2, 'no other id shares this conversation');
       assert.deepEqual(await client.abort(), { aborted: false });
       const admission = await client.send({ message: { kind: 'user', body: 'x', attachments: [{ type: 'image', data: 'aGk=', mimeType: 'image/png' }] } });
       await observing(client, {}, async (watcher) => {

@@ -6,7 +6,7 @@ import { conversation, observing, ofRole, release, sameAsHistory, say, served, t
 
 for (const live of ['sse', 'long-poll']) {
   for (const [format, mount] of Object.entries(served)) {
-    test(`a response is seen while it comes: ${live}, ${format}`, async () => {
+    test(`a response is observed while it streams: ${live}, ${format}`, async () => {
       const client = conversation(mount);
       await client.wait(await say(client, 'Hello'));
       await observing(client, { live }, async (watcher) => {
@@ -32,12 +32,12 @@ for (const live of ['sse', 'long-poll']) {
           { type: 'text', text: words(10), state: 'done' },
         ]);
         await sameAsHistory(watcher, client);
-        assert.deepEqual(ofRole(watcher.conversation, 'user').map(textOf).length, 2, 'the message that was sent is seen');
+        assert.deepEqual(ofRole(watcher.conversation, 'user').map(textOf).length, 2, 'the sent message is visible');
       });
     });
   }
 
-  test(`nothing is there, then something: ${live}`, async () => {
+  test(`an observation before the first message: ${live}`, async () => {
     const client = conversation(served.completions);
     await observing(client, { live }, async (watcher) => {
       const { conversation: none, error } = await watcher.until(({ phase }) => phase === 'absent', 'the absent phase');
@@ -53,7 +53,7 @@ for (const live of ['sse', 'long-poll']) {
     });
   });
 
-  test(`everyone sees the same: ${live}`, async () => {
+  test(`all observers see the same: ${live}`, async () => {
     const client = conversation(served.messages);
     await say(client, 'tokens=1');
     const watch = (test) => observing(client, { live }, test);
@@ -70,7 +70,7 @@ for (const live of ['sse', 'long-poll']) {
     );
   });
 
-  test(`an observation ends when its owner says so: ${live}`, async () => {
+  test(`close ends an observation: ${live}`, async () => {
     const client = conversation(served.completions);
     await client.wait(await say(client, 'Hello'));
     const controller = new AbortController();

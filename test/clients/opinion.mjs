@@ -1,7 +1,7 @@
-// The public client's own reducer as a second opinion: whatever offset a client
-// resumes from, the state there and the chunks behind it must be the state at the
-// end. The reducer is not exported, so it is reached the way an application does,
-// through observe(), over a fetch that answers with what the server said.
+// Checks the server with the public client's own reducer: from any offset, the
+// state there and the chunks after it must reduce to the state at the end. The
+// reducer is not exported, so the test uses observe(), as an application does,
+// over a fetch that replays responses of the server.
 import assert from 'node:assert/strict';
 
 import { createFlueClient } from '@flue/sdk';
@@ -11,7 +11,7 @@ import { eventually, token, Watcher } from './suite.mjs';
 const json = (value) => JSON.parse(JSON.stringify(value));
 const offsetOf = (batch) => `0000000000000000_${String(batch).padStart(16, '0')}`;
 
-/** All chunks behind an offset, and the offset they lead to. */
+/** All chunks after an offset, and the offset of the last one. */
 async function updates(url, offset) {
   const chunks = [];
   for (;;) {
@@ -23,14 +23,14 @@ async function updates(url, offset) {
   }
 }
 
-/** What the client makes of a snapshot and the chunks behind it. */
+/** The client's state for a snapshot and the chunks after it. */
 async function reduced(url, snapshot, { chunks, offset }) {
   const answers = [Response.json(snapshot), Response.json(chunks, { headers: { 'stream-next-offset': offset, 'stream-up-to-date': 'true' } })];
-  // What comes after is a live read, and there nothing happens any more.
+  // The next read is live and never returns.
   const replay = async (_, { signal }) => answers.shift() ?? new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
   const watcher = new Watcher(createFlueClient({ url, fetch: replay }), { live: 'long-poll', withdrawals: true });
   try {
-    // Without chunks nothing more is published than the snapshot.
+    // Without chunks the client publishes the snapshot only.
     const has = chunks.length === 0 ? ({ phase }) => phase === 'live' : (now) => now.phase === 'live' && now.offset === offset;
     await watcher.until(has, `the chunks from ${snapshot.offset} to ${offset}`);
     return json(watcher.conversation);
@@ -39,24 +39,24 @@ async function reduced(url, snapshot, { chunks, offset }) {
   }
 }
 
-/** What a client holds before it has read anything. */
+/** The client's initial state. */
 const nothing = { v: 1, conversationId: '', offset: '-1', messages: [], settlements: [] };
 
 /**
- * The state at the end, and all chunks up to there. A server that comes back may
- * still write to a conversation where all is settled, but nothing that shows.
+ * The state at the end, and all chunks up to there. A restarted server may still
+ * write to a settled conversation, but nothing that is visible.
  */
 const atRest = (client) =>
   eventually(async () => {
     const history = json(await client.history());
     const all = await updates(client.url, '-1');
     return all.offset === history.offset && [history, all];
-  }, 'a conversation that rests');
+  }, 'an idle conversation');
 
 /**
- * Checks a conversation that rests, from its beginning and from every offset after
- * it. snapshots are some that the server gave while it ran. It returns how many
- * offsets there were, and how many times a client was given a state as a whole.
+ * Checks an idle conversation, from its beginning and from each offset.
+ * snapshots are some that the server returned while it was active. It returns
+ * the number of offsets, and the number of full states sent to clients.
  */
 export async function secondOpinion(client, snapshots = []) {
   const { url } = client;
@@ -70,7 +70,7 @@ export async function secondOpinion(client, snapshots = []) {
     const before = { chunks: all.chunks.filter(({ position }) => position.batch <= batch), offset };
     const rest = await updates(url, offset);
     const expected = all.chunks.filter(({ position }) => position.batch > batch);
-    assert.deepEqual(rest.chunks, expected, `the chunks behind ${offset} are those of the whole`);
+    assert.deepEqual(rest.chunks, expected, `the chunks after ${offset} are a suffix of all chunks`);
     const state = { v: 1, offset, ...(await reduced(url, nothing, before)) };
     await same(state, rest);
     for (const snapshot of snapshots.filter((one) => one.offset === offset)) {

@@ -1,4 +1,4 @@
-// The client's reducer, over everything that makes chunks, from every offset.
+// The client's reducer, for all types of chunks, from each offset.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
@@ -6,12 +6,12 @@ import { secondOpinion } from './opinion.mjs';
 import { ask, conversation, eventually, library, observing, ofRole, release, say, served, unique, words } from './suite.mjs';
 
 /**
- * Lets run do something to a conversation, keeps snapshots of what it looks like
- * meanwhile, which run may wait for, and has everything judged.
+ * Runs an operation on a conversation, takes snapshots during it, for which run
+ * may wait, and checks all of them with the reducer.
  */
 async function judged(client, run) {
   const snapshots = [];
-  // What is said first is there before the observation begins.
+  // The first message precedes the observation.
   await ask(client, 'Hello');
   await observing(client, { live: 'sse', withdrawals: true }, async (watcher) => {
     await watcher.until(({ phase }) => phase === 'live', 'the live phase');
@@ -33,7 +33,7 @@ async function judged(client, run) {
     await asking;
   });
   const judgement = await secondOpinion(client, snapshots);
-  assert.ok(snapshots.some(({ offset }) => offset !== snapshots.at(-1).offset), 'there are snapshots from in between');
+  assert.ok(snapshots.some(({ offset }) => offset !== snapshots.at(-1).offset), 'some snapshots are intermediate');
   return { ...judgement, snapshots, history: await client.history() };
 }
 
@@ -44,7 +44,7 @@ const signal = { kind: 'signal', type: 'deploy', body: 'deployed "<&>"', tagName
 
 describe('state and chunks are the later state', { concurrency: true }, () => {
   for (const [format, mount] of Object.entries(served)) {
-    test(`texts, thoughts, images, signals: ${format}`, async () => {
+    test(`texts, reasoning, images, signals: ${format}`, async () => {
       const { history, snapshots } = await judged(conversation(mount), async (client, _, snapshots) => {
         const gate = unique('gate');
         const admissions = [
@@ -60,10 +60,10 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
         return admissions;
       });
       assert.deepEqual(settled(history), Array(5).fill('completed'));
-      assert.ok(withState(snapshots, 'text', 'streaming') && withState(snapshots, 'reasoning', 'streaming'), 'seen while it came');
+      assert.ok(withState(snapshots, 'text', 'streaming') && withState(snapshots, 'reasoning', 'streaming'), 'snapshots show the streaming response');
     });
 
-    test(`what is withdrawn, and what fails: ${format}`, async () => {
+    test(`withdrawn and failed responses: ${format}`, async () => {
       const { resets, history } = await judged(conversation(mount), async (client, watcher) => {
         const gate = unique('gate');
         const admissions = [await say(client, `reasoning=2 tokens=3 hold=${gate}-1 truncate=0 times=1 tokens=5 hold=${gate}-2 tool=nonsense {} then tokens=4 hold=${gate}-3 fail=0 times=1 tokens=2`)];
@@ -80,7 +80,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
       assert.deepEqual(settled(history), ['completed', 'completed', 'completed', 'failed']);
     });
 
-    test(`what is aborted: ${format}`, async () => {
+    test(`aborted responses: ${format}`, async () => {
       const { history } = await judged(conversation(mount), async (client, watcher) => {
         const admissions = [await say(client, 'reasoning=2 tokens=4 hang=1'), await say(client, 'waits'), await client.send({ message: signal })];
         await watcher.untilText(words(5));
@@ -103,7 +103,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
           await say(client, `reasoning=2 say="Working." ${join(1)} ${join(2)} tool=progress {"percent":10} then ${join(3)} tool=progress {"percent":50} then tool=fail {"why":"no luck"} tool=progress {"percent":90} then tokens=30 pace=4ms`),
           await say(client, 'tool=progress {"percent":100} then say="Done, too."'),
         ];
-        // Outcomes in another order than the calls.
+        // Results in another order than the calls.
         await running(2);
         await release(`${gate}-2`);
         await running(1);

@@ -2,17 +2,17 @@ import assert from 'node:assert/strict';
 
 import { control } from './suite.mjs';
 
-/** Tells the Go test what to do with the server that it restarts. */
+/** Orders the Go test to kill, stop or start the server. */
 async function order(what) {
   const response = await fetch(`${control}/${what}`, { method: 'POST' });
   assert.equal(response.status, 204, `${what}: ${await response.text()}`);
 }
 
 /**
- * Outages of one server that many cases share, because each takes seconds: the
- * server goes down once all cases are where they want that to happen, and comes
- * back once all have seen what they wanted to see meanwhile. A case that has ended
- * is not waited for, so each goes through as many outages as it likes.
+ * Outages of one server that many cases share, because each takes seconds. The
+ * server goes down once all cases have called down(), and comes back once all
+ * have called up(). Ended cases are not waited for, so each case can take part
+ * in any number of outages.
  */
 class Outages {
   constructor(kind, cases) {
@@ -22,10 +22,10 @@ class Outages {
     this.up = true;
   }
 
-  /** What a case gets: down() and up() by turns. */
+  /** The argument of a case, which calls down() and up() in turn. */
   get visit() {
     return {
-      /** Resolves when the server is gone. meanwhile is called right before it goes. */
+      /** Resolves when the server is down. meanwhile is called right before. */
       down: (meanwhile) => this.#arrive(meanwhile),
       /** Resolves when the server serves again. */
       up: () => this.#arrive(),
@@ -39,7 +39,7 @@ class Outages {
     });
   }
 
-  /** A case has ended. */
+  /** Removes an ended case. */
   leave() {
     this.present--;
     this.#proceed();

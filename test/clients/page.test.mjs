@@ -1,4 +1,4 @@
-// The page of examples/hello, as it stands in its file, against that program.
+// The unmodified page of examples/hello with that program.
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,12 +16,12 @@ const pageFolder = required('PAGE_FOLDER');
 const html = await readFile(join(pageFolder, 'page.html'), 'utf8');
 const network = globalThis.fetch;
 
-/** Opens the page at a conversation as a browser does, until see has seen it. */
+/** Opens the page at a conversation as a browser does, while see runs. */
 async function opened(conversation, see) {
   const { window } = new JSDOM(html, { url: `http://localhost:3000/#${conversation}`, pretendToBeVisual: true });
   const { document, location } = window;
   const left = new AbortController();
-  // What a page has not closed ends when it is left: the client finds nothing there any more.
+  // Leaving the page ends its requests: the client gets no response any more.
   const fetch = (input, init) => (left.signal.aborted ? Response.json({}, { status: 404 })
     : network(input, { ...init, signal: AbortSignal.any([left.signal, init?.signal].filter(Boolean)) }));
   const named = Object.fromEntries([...document.querySelectorAll('[id]')].map((element) => [element.id, element]));
@@ -45,7 +45,7 @@ async function opened(conversation, see) {
   }
 }
 
-test('the page shows what is said and what is answered', async () => {
+test('the page shows messages and answers', async () => {
   await opened(`${program}/${unique()}`, async (page) => {
     page.says('hello there');
     await page.shows('user: hello there\nassistant: You said: hello there (2 words)\n');
@@ -54,7 +54,7 @@ test('the page shows what is said and what is answered', async () => {
   });
 });
 
-test('the page that is opened again shows what was there', async () => {
+test('the reopened page shows the conversation', async () => {
   const conversation = `${program}/${unique()}`;
   await opened(conversation, async (page) => {
     page.says('long 3');

@@ -1,8 +1,8 @@
 import { createServer, connect } from 'node:net';
 
 /**
- * A TCP proxy in front of a mount, to break connections: all at once, or one at a
- * certain place of a response.
+ * A TCP proxy in front of a mount that breaks connections: all at once, or one
+ * at a position of a response.
  */
 export class Proxy {
   static async before(mount) {
@@ -17,11 +17,11 @@ export class Proxy {
   constructor(target) {
     this.target = target;
     this.sockets = new Set();
-    /** How many connections were made. */
+    /** The number of connections so far. */
     this.connections = 0;
     /**
-     * Where to break the first connection that gets there: so many bytes behind
-     * the first appearance of a text. It is undefined again once that is done.
+     * The position at which to break the first connection: so many bytes after the
+     * first occurrence of a text. It is undefined again afterwards.
      */
     this.cut = undefined;
     /** While true, connections are refused. */
@@ -30,8 +30,8 @@ export class Proxy {
     this.expected = [];
     this.server = createServer((client) => this.#accept(client));
     /**
-     * The fetch of a client behind the proxy. The client tries for ever to reach a
-     * server that is gone; this ends it with the test.
+     * The fetch of a client of the proxy. The client retries forever; this ends it
+     * with the test.
      */
     this.fetch = async (input, init) => (this.closed ? new Response(null, { status: 410 }) : fetch(input, init));
   }
@@ -71,12 +71,12 @@ export class Proxy {
       }
       this.cut = undefined;
       server.removeAllListeners('data');
-      // What was written is sent before the connection ends.
+      // Written data is sent before the connection closes.
       client.end(bytes.subarray(0, Math.max(place - before, 0)), end);
     });
   }
 
-  /** Resolves once a request with this text passes. */
+  /** Resolves once a request with this text is forwarded. */
   request(text) {
     return new Promise((seen) => this.expected.push({ text, seen }));
   }

@@ -7,7 +7,7 @@ import { ask, conversation, eventually, library, ofRole, release, say, served, t
 
 const json = (value) => JSON.parse(JSON.stringify(value));
 
-/** What the page shows must be the transcript, but for the ids of what was sent here. */
+/** The page must show the transcript, except for the ids of messages sent from it. */
 async function sameTranscript(page, client) {
   const { messages, settlements } = await client.history();
   const anonymous = (message) => (message.role === 'user' ? { ...message, id: undefined } : message);
@@ -16,7 +16,7 @@ async function sameTranscript(page, client) {
   assert.equal(page.items().length, messages.length);
 }
 
-/** A text, once drawn, only grows. */
+/** A rendered text only grows. */
 function onlyGrew(page) {
   const drawn = page.states.map(({ messages }) => ofRole({ messages }, 'assistant').map(textOf).join('|'));
   for (let i = 1; i < drawn.length; i++) assert.ok(drawn[i].startsWith(drawn[i - 1]), `${drawn[i - 1]} became ${drawn[i]}`);
@@ -25,12 +25,12 @@ function onlyGrew(page) {
 
 for (const live of ['sse', 'long-poll']) {
   for (const [format, mount] of Object.entries(served)) {
-    test(`a message is shown at once and answered: ${live}, ${format}`, async () => {
+    test(`a message is rendered at once and answered: ${live}, ${format}`, async () => {
       const client = conversation(mount);
       await showing({ client, live }, async (page) => {
         await page.untilReady();
         await page.untilStatus('idle');
-        assert.deepEqual(page.texts(), [], 'nothing is there');
+        assert.deepEqual(page.texts(), [], 'the page is empty');
         // The first creates the conversation, the second finds the hook listening.
         for (const n of [0, 1]) {
           const gate = unique('gate');
@@ -43,15 +43,15 @@ for (const live of ['sse', 'long-poll']) {
           await release(`${gate}-1`);
           await page.until(() => page.texts('assistant')[n] === words(5), 'the first words');
           assert.equal(page.status, 'streaming');
-          assert.equal(page.texts('user').filter((other) => other === text).length, 1, 'the message is there once');
+          assert.equal(page.texts('user').filter((other) => other === text).length, 1, 'the message appears once');
           await release(`${gate}-2`);
           await page.untilStatus('idle');
           assert.equal(page.texts('assistant')[n], words(10));
-          assert.equal(page.items('user')[n], item, 'the very element that was drawn at first');
+          assert.equal(page.items('user')[n], item, 'the element is the one of the first render');
           assert.equal(page.alert, undefined);
           await sameTranscript(page, client);
         }
-        assert.ok(onlyGrew(page) >= 5, 'the text came in pieces');
+        assert.ok(onlyGrew(page) >= 5, 'the text arrived in pieces');
       });
     });
   }
@@ -65,7 +65,7 @@ for (const live of ['sse', 'long-poll']) {
       await sent;
       await page.untilText('assistant', words(5));
     });
-    // Another page is like the same one loaded again: nothing is left of the first.
+    // A new page behaves like a reload: no state of the first one remains.
     await visit(async (page) => {
       await page.untilText('assistant', words(5));
       assert.equal(page.status, 'streaming');
@@ -89,7 +89,7 @@ for (const live of ['sse', 'long-poll']) {
       const { settlements } = await client.history();
       assert.equal(settlements[0].outcome, 'failed');
       assert.equal(page.alert, settlements[0].error.message);
-      assert.deepEqual(page.agent.failedSends, [], 'it was sent');
+      assert.deepEqual(page.agent.failedSends, [], 'the send succeeded');
       page.send('Hello again');
       assert.equal(page.alert, undefined);
       await page.untilText('assistant', 'You said: Hello again');
@@ -98,7 +98,7 @@ for (const live of ['sse', 'long-poll']) {
     });
   });
 
-  test(`an aborted response is over: ${live}`, async () => {
+  test(`an aborted response ends: ${live}`, async () => {
     const client = conversation(served.messages);
     await showing({ client, live }, async (page) => {
       await page.send('tokens=4 hang=1').sent;
@@ -108,16 +108,16 @@ for (const live of ['sse', 'long-poll']) {
       assert.deepEqual(await client.abort(), { aborted: true });
       await page.untilStatus('idle');
       assert.equal(page.alert, undefined);
-      assert.deepEqual(page.texts('assistant'), [words(5)], 'what was said stays');
+      assert.deepEqual(page.texts('assistant'), [words(5)], 'the partial text remains');
       assert.ok(page.texts('user').includes('waits'));
-      assert.ok(page.texts('system').length > 0, 'the transcript says what happened');
+      assert.ok(page.texts('system').length > 0, 'the transcript contains an advisory');
       assert.deepEqual(page.agent.settlements.map(({ outcome }) => outcome), ['aborted', 'aborted']);
       await sameTranscript(page, client);
     });
   });
 }
 
-test('several messages at once wait for each other', async () => {
+test('several messages at once are queued', async () => {
   const client = conversation(served.completions);
   await ask(client, 'Hello');
   await showing({ client }, async (page) => {
@@ -126,12 +126,12 @@ test('several messages at once wait for each other', async () => {
     const texts = [`tokens=2 hold=${gate}`, 'second', 'third'];
     const sends = [];
     for (const text of texts) sends.push(page.send(text));
-    assert.deepEqual(page.texts('user'), ['Hello', ...texts], 'all are shown at once');
+    assert.deepEqual(page.texts('user'), ['Hello', ...texts], 'all are rendered at once');
     await Promise.all(sends.map(({ sent }) => sent));
     await release(gate);
     await page.until(() => page.status === 'idle' && page.texts('assistant').length === 4, 'all answers');
     assert.equal(new Set(page.items('user')).size, 4);
-    assert.ok(sends.every(({ item }) => item.isConnected), 'each is where it was drawn at first');
+    assert.ok(sends.every(({ item }) => item.isConnected), 'each keeps its element');
     const answers = { [texts[0]]: words(2), second: 'You said: second', third: 'You said: third' };
     const order = page.texts('user').slice(1);
     assert.deepEqual(order.toSorted(), texts.toSorted());
@@ -140,7 +140,7 @@ test('several messages at once wait for each other', async () => {
   });
 });
 
-test('an image is shown from here, then from the server', async () => {
+test('an image is rendered locally, then from the server', async () => {
   const client = conversation(served.messages);
   await showing({ client }, async (page) => {
     const bytes = Buffer.from('no picture, but bytes');
@@ -161,7 +161,7 @@ test('an image is shown from here, then from the server', async () => {
   });
 });
 
-test('a message that is refused stays, and can be sent again', async () => {
+test('a rejected message remains and can be sent again', async () => {
   const client = conversation(served.completions);
   await showing({ client }, async (page) => {
     await page.untilReady();
@@ -171,7 +171,7 @@ test('a message that is refused stays, and can be sent again', async () => {
     assert.match(page.alert, /invalid_request/);
     assert.deepEqual(page.agent.failedSends.map(({ message }) => message), ['Look']);
     assert.deepEqual(page.texts(), ['Look[image/png]']);
-    await assert.rejects(client.history(), (error) => error.status === 404, 'nothing was left behind');
+    await assert.rejects(client.history(), (error) => error.status === 404, 'no conversation was created');
     await page.send('Look again').sent;
     await page.untilText('assistant', 'You said: Look again');
     await page.untilStatus('idle');
@@ -180,7 +180,7 @@ test('a message that is refused stays, and can be sent again', async () => {
   });
 });
 
-test('a message is seen before its receipt comes', async () => {
+test('a message is visible before its receipt arrives', async () => {
   const id = unique();
   await ask(conversation(served.completions, { id }), 'Hello');
   let pass;
@@ -198,14 +198,14 @@ test('a message is seen before its receipt comes', async () => {
     pass();
     await sent;
     await page.untilStatus('idle');
-    // Without the receipt, the hook cannot know the message for its own.
+    // Without the receipt, the hook cannot recognize its own message.
     await page.until(() => page.items('user').length === 2, 'the message once');
     assert.equal(page.items('user')[1], item);
     await sameTranscript(page, client);
   });
 });
 
-test('what others say is seen, also when it comes first', async () => {
+test('messages of others are visible, also if they arrive first', async () => {
   const client = conversation(`${library}/completions`);
   await showing({ client }, async (page) => {
     await page.untilReady();
@@ -226,7 +226,7 @@ test('what others say is seen, also when it comes first', async () => {
   });
 });
 
-test('a tab that was hidden catches up', async () => {
+test('a hidden tab catches up', async () => {
   const client = conversation(served.completions);
   await showing({ client }, async (page) => {
     const gate = unique('gate');
@@ -236,10 +236,10 @@ test('a tab that was hidden catches up', async () => {
     hide(true);
     try {
       await release(gate);
-      // Here, no client that is hidden listens, so this asks for snapshots.
+      // Hidden clients do not observe, so poll snapshots.
       await say(client, 'meanwhile');
       await eventually(async () => (await client.history()).settlements.length === 2, 'both settlements');
-      assert.deepEqual(page.texts('assistant'), [words(5)], 'a hidden page does not listen');
+      assert.deepEqual(page.texts('assistant'), [words(5)], 'a hidden page does not observe');
     } finally {
       hide(false);
     }
@@ -260,6 +260,6 @@ test('another conversation replaces the first', async () => {
     await page.untilStatus('idle');
     await sameTranscript(page, two);
     page.show({});
-    assert.deepEqual([page.texts(), page.status], [[], 'idle'], 'a hook without a conversation sleeps');
+    assert.deepEqual([page.texts(), page.status], [[], 'idle'], 'a hook without a conversation is idle');
   });
 });

@@ -1,5 +1,5 @@
-// Broken connections: what is observed goes on without a gap and without
-// anything twice.
+// Broken connections: observations continue without gaps and without
+// duplicates.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -31,7 +31,7 @@ for (const live of ['sse', 'long-poll']) {
           proxy.drop();
           await release(`${gate}-${step}`);
           await watcher.untilText(words(5 * (step + 1)));
-          assert.ok(proxy.connections > before, 'a new connection was made');
+          assert.ok(proxy.connections > before, 'the client reconnected');
         }
         await watcher.untilSettled(admission);
         await sameAsHistory(watcher, direct);
@@ -48,7 +48,7 @@ for (const live of ['sse', 'long-poll']) {
         await watcher.untilText(words(5));
         proxy.down = true;
         proxy.drop();
-        // The whole rest happens while nobody can see it.
+        // The rest of the response is written while no client is connected.
         await release(gate);
         await direct.wait(admission);
         proxy.down = false;
@@ -63,7 +63,7 @@ for (const live of ['sse', 'long-poll']) {
     await direct.wait(await say(direct, 'Hello'));
     const gate = unique('gate');
     const admission = await say(direct, `hold=${gate} tokens=20`);
-    // Each place is met by an observer of its own; the response comes once all wait.
+    // Each position has an observer of its own; the response starts once all wait.
     let missing = cuts[live].length;
     const observer = (cut) =>
       behindProxy((proxy) =>
@@ -83,7 +83,7 @@ for (const live of ['sse', 'long-poll']) {
   });
 }
 
-/** In the status line, the headers, what comes first, a name, a number, behind all. */
+/** In the status line, the headers, the first bytes, a name, a number, and at the end. */
 const cuts = {
   sse: [
     { after: 'HTTP/1.1', bytes: 2 },
@@ -104,7 +104,7 @@ const cuts = {
   ],
 };
 
-test('a wait goes on behind a broken connection', () =>
+test('a wait continues after a broken connection', () =>
   behindProxy(async (proxy) => {
     const client = behind(proxy);
     const gate = unique('gate');

@@ -1,6 +1,6 @@
-// The server dies, or stops in order, while clients are at work, and comes back at
-// the same address: nothing that was acknowledged is lost, and nobody sees a gap or
-// anything twice.
+// The server is killed, or shuts down, while clients are active, and restarts at
+// the same address: no acknowledged message is lost, and no client sees a gap or
+// a duplicate.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
@@ -12,17 +12,17 @@ import { sharing } from './outages.mjs';
 import { Proxy } from './proxy.mjs';
 import { ask, conversation, eventually, modelCalls, observing, ofRole, picture, release, restarted, sameAsHistory, say, textOf, token, unique, Watcher, words } from './suite.mjs';
 
-/** Cases that cannot get enough go through this many outages. */
+/** The outages of cases with several of them. */
 const rounds = [0, 1, 2];
 
-/** What the model says to the note that its reply was interrupted. */
+/** The model's answer to the advisory that its reply was interrupted. */
 const continued = /^You said: <advisory>/;
 
 const textParts = (message) => message.parts.filter(({ type }) => type === 'text').map(({ text }) => text);
 const outcomes = ({ settlements }) => settlements.map(({ submissionId, outcome }) => [submissionId, outcome]);
 const completed = (...admissions) => admissions.map(({ submissionId }) => [submissionId, 'completed']);
 
-/** The reply was cut off behind what it had said, told to go on, and went on. */
+/** The reply was interrupted after the text said, and continued after an advisory. */
 function wentOn(message, said) {
   const texts = textParts(message);
   assert.deepEqual([texts.length, texts[0]], [2, said]);
@@ -30,7 +30,7 @@ function wentOn(message, said) {
   for (const { state } of message.parts) assert.equal(state, 'done');
 }
 
-/** The reply is the whole, or was cut off somewhere in it and went on. */
+/** The reply is complete, or was interrupted somewhere and continued. */
 function answered(state, { submissionId }, whole) {
   const messages = ofRole(state, 'assistant').filter((message) => message.submissionId === submissionId);
   assert.equal(messages.length, 1);
@@ -39,17 +39,17 @@ function answered(state, { submissionId }, whole) {
     assert.equal(said, whole);
     return;
   }
-  assert.ok(whole.startsWith(said), `${said} is no beginning of ${whole}`);
+  assert.ok(whole.startsWith(said), `${said} is not a prefix of ${whole}`);
   wentOn(messages[0], said);
 }
 
-/** Follows a submission by wait(), and keeps the chunks. */
+/** Follows a submission with wait(), and records the chunks. */
 function following(client, admission) {
   const chunks = [];
   return { chunks, over: client.wait(admission, { onEvent: (chunk) => void chunks.push(chunk) }) };
 }
 
-/** Nothing twice and nothing out of order; and what was said is what stands there. */
+/** Chunks have no duplicates, are in order, and add up to the message. */
 function gapless(chunks, message) {
   for (let i = 1; i < chunks.length; i++) {
     const [a, b] = [chunks[i - 1].position, chunks[i].position];
@@ -73,7 +73,7 @@ async function watching(mounts, test) {
   }
 }
 
-/** A reply that is followed in every way while the server is away. */
+/** A reply that is followed in every way during an outage. */
 function followed(mount, live) {
   return async ({ down, up }) => {
     const client = conversation(mount);
@@ -83,7 +83,7 @@ function followed(mount, live) {
     await observing(client, { live }, async (watcher) => {
       await watcher.untilText(words(5));
       await down();
-      assert.equal(textOf(ofRole(watcher.conversation, 'assistant')[0]), words(5), 'what was seen stays');
+      assert.equal(textOf(ofRole(watcher.conversation, 'assistant')[0]), words(5), 'the visible text remains');
       await up();
       await watcher.untilSettled(admission);
       await sameAsHistory(watcher, client);
@@ -100,7 +100,7 @@ function followed(mount, live) {
   };
 }
 
-/** The same for a client of the beta line, which goes on from its offset. */
+/** The same for a client of the beta line, which resumes from its offset. */
 function followedByBeta(sdk, mount, live) {
   return async ({ down, up }) => {
     const client = betaClient(sdk, mount);
@@ -135,7 +135,7 @@ const cases = {
   'a reply is followed: long-poll, completions': followed(restarted.completions, 'long-poll'),
   'a reply is followed: long-poll, messages': followed(restarted.messages, 'long-poll'),
 
-  'several replies, and what waits behind them': async ({ down, up }) => {
+  'several replies, and queued submissions': async ({ down, up }) => {
     const mounts = Array.from({ length: 6 }, (_, i) => (i % 2 ? restarted.messages : restarted.completions));
     await watching(mounts, async (clients, watchers) => {
       const begin = async (client, i) => {
@@ -164,7 +164,7 @@ const cases = {
     });
   },
 
-  'replies come fast all the time': async ({ down, up }) => {
+  'fast replies all the time': async ({ down, up }) => {
     const client = conversation(restarted.completions);
     for (const round of rounds) {
       const admission = await say(client, `tokens=1000000 pace=1ms note=${round}`);
@@ -178,7 +178,7 @@ const cases = {
         await sameAsHistory(watcher, client);
         const message = ofRole(watcher.conversation, 'assistant')[round];
         const [said] = textParts(message);
-        assert.equal(said, words(said.split(' ').length), 'no word is missing or there twice');
+        assert.equal(said, words(said.split(' ').length), 'no word is missing or duplicated');
         wentOn(message, said);
         gapless(wait.chunks, message);
       });
@@ -186,7 +186,7 @@ const cases = {
     await secondOpinion(client);
   },
 
-  'nothing has been said yet, and nobody looks': async ({ down, up }) => {
+  'no output yet, and no client': async ({ down, up }) => {
     const client = conversation(restarted.messages);
     const gate = unique('gate');
     const admission = await say(client, `hold=${gate} tokens=5`);
@@ -194,7 +194,7 @@ const cases = {
     await calls(1);
     await down();
     await up();
-    // No request for this conversation has come since.
+    // The conversation has had no request since.
     await calls(2);
     await release(gate);
     assert.equal((await client.read(admission)).text, words(5));
@@ -202,7 +202,7 @@ const cases = {
     assert.deepEqual((await client.history()).messages.map(({ role }) => role), ['user', 'assistant']);
   },
 
-  'one reply is met by every outage': async ({ down, up }) => {
+  'one reply through all outages': async ({ down, up }) => {
     const client = conversation(restarted.completions);
     const gate = unique('gate');
     const steps = rounds.map((round) => `hold=${gate}-${round + 1} tokens=3 tool=nonsense {} then`);
@@ -223,12 +223,12 @@ const cases = {
       const [message] = ofRole(watcher.conversation, 'assistant');
       assert.deepEqual(textParts(message), ['Begun.', words(3), words(3), words(3), words(3)]);
       gapless(wait.chunks, message);
-      assert.deepEqual((await modelCalls(gate)).map(({ step }) => step), [0, 1, 1, 2, 2, 3, 3, 4], 'what was said is not said again');
+      assert.deepEqual((await modelCalls(gate)).map(({ step }) => step), [0, 1, 1, 2, 2, 3, 3, 4], 'the model does not repeat its text');
       await secondOpinion(client);
     });
   },
 
-  'aborts are on their way': async ({ down, up }) => {
+  'aborts in flight': async ({ down, up }) => {
     const mounts = Array.from({ length: 4 }, (_, i) => (i % 2 ? restarted.messages : restarted.completions));
     await watching(mounts, async (clients, watchers) => {
       const begin = async (client, i) => {
@@ -238,7 +238,7 @@ const cases = {
         return admissions;
       };
       const replies = await Promise.all(clients.map(begin));
-      // The first abort is acknowledged before the end, what becomes of the others is open.
+      // The first abort is acknowledged before the outage; the outcome of the others is open.
       const [first, ...others] = clients;
       const answers = [await first.abort()];
       assert.deepEqual(answers, [{ aborted: true }]);
@@ -258,7 +258,7 @@ const cases = {
     });
   },
 
-  'messages are on their way': async ({ down, up }) => {
+  'messages in flight': async ({ down, up }) => {
     const client = conversation(restarted.completions);
     await ask(client, 'Hello');
     const keys = [];
@@ -275,7 +275,7 @@ const cases = {
         const admissions = await Promise.all(more.map(send));
         for (const [i, { status, value }] of first.entries()) {
           if (status === 'rejected') continue;
-          assert.equal(admissions[i].submissionId, value.submissionId, 'what was admitted is there');
+          assert.equal(admissions[i].submissionId, value.submissionId, 'the admitted message exists');
           assert.equal(admissions[i].deduplicated, true);
         }
         for (const admission of admissions) await watcher.untilSettled(admission);
@@ -315,7 +315,7 @@ const cases = {
     }
   },
 
-  'a client comes while nobody is there': async ({ down, up }) => {
+  'a client connects during the outage': async ({ down, up }) => {
     const id = unique();
     await ask(conversation(restarted.completions, { id }), 'Hello');
     await down();
@@ -330,11 +330,11 @@ const cases = {
       const admission = await say(client, 'tokens=5');
       await watcher.untilSettled(admission);
       await sameAsHistory(watcher, client);
-      assert.equal(ofRole(watcher.conversation, 'assistant').length, 2, 'what was refused was not admitted');
+      assert.equal(ofRole(watcher.conversation, 'assistant').length, 2, 'the rejected message was not admitted');
     });
   },
 
-  'a page shows a reply': async ({ down, up }) => {
+  'a page follows a reply': async ({ down, up }) => {
     const client = conversation(restarted.completions);
     const gate = unique('gate');
     await showing({ client }, async (page) => {
@@ -359,4 +359,4 @@ const cases = {
 };
 
 test('the server is killed', { concurrency: true }, (t) => sharing(t, 'kill', cases));
-test('the server stops in order', { concurrency: true }, (t) => sharing(t, 'stop', cases));
+test('the server shuts down', { concurrency: true }, (t) => sharing(t, 'stop', cases));

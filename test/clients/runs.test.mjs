@@ -16,7 +16,7 @@ const kinds = (events) => events.map(({ type }) => type);
 const waiting = ({ type, data }) => type === 'data' && data.state === 'waiting';
 const whole = ['run_start', 'log', 'data', 'data', 'log', 'run_end'];
 
-/** Tells a run what it waits for, as clients of Parley do. */
+/** Sends the signal that a run waits for, as clients of Parley do. */
 async function approve(runId) {
   const response = await fetch(new URL(`/runs/${runId}`, workflow), {
     method: 'POST',
@@ -26,7 +26,7 @@ async function approve(runId) {
   assert.equal(response.status, 202, await response.text());
 }
 
-/** Follows a run to its end, over all outages, from the client's offset. */
+/** Follows a run to its end from the client's offset, through outages. */
 async function followed(client, runId, live, onEvent) {
   const events = [];
   let offset = '-1';
@@ -35,7 +35,7 @@ async function followed(client, runId, live, onEvent) {
     try {
       for await (const event of read) {
         if (event.eventIndex < events.length) continue;
-        assert.equal(event.eventIndex, events.length, 'nothing is skipped');
+        assert.equal(event.eventIndex, events.length, 'no event is skipped');
         events.push(event);
         await onEvent(event);
       }
@@ -96,7 +96,7 @@ for (const [version, sdk] of Object.entries(sdks)) {
     assert.deepEqual([result, kinds(seen), seen[0].runId], [{ day: 3, lines: 3 }, whole, runId]);
   });
 
-  test(`${version}: what fails`, async () => {
+  test(`${version}: errors`, async () => {
     const client = betaClient(sdk, workflow);
     const refused = (call, status, type) => assert.rejects(call, (error) => {
       assert.deepEqual([error.name, error.status, error.body.error.type], ['FlueApiError', status, type]);
@@ -117,15 +117,15 @@ for (const [version, sdk] of Object.entries(sdks)) {
   });
 }
 
-test('any client of durable streams reads a run', async () => {
+test('any client of durable streams can read a run', async () => {
   const client = betaClient(sdks['beta.7'], workflow);
   const { runId } = await client.workflows.invoke(name, { input: { day: 4 }, wait: 'result' });
   const read = await stream({ url: `${line(workflow).base}/runs/${runId}`, offset: '-1', live: false, json: true, headers: authorization, warnOnHttp: false });
   assert.deepEqual([await read.json(), read.upToDate, read.streamClosed], [await client.runs.events(runId), true, true]);
 });
 
-// The last, because it ends the server.
-test('runs go on where their steps end, and their followers from their offsets, when the server is killed', async () => {
+// The last test, because it kills the server.
+test('after a kill runs continue from their last step, and followers from their offsets', async () => {
   const runs = await Promise.all([['beta.5', 'long-poll'], ['beta.7', 'sse']].map(async ([version, live]) => {
     const client = betaClient(sdks[version], workflow);
     const gate = unique('gate');

@@ -18,7 +18,7 @@ for (const [format, mount] of Object.entries(served)) {
 
     const chunks = [];
     await client.wait(admission, { onEvent: (chunk) => void chunks.push(chunk) });
-    assert.deepEqual(chunks.filter((chunk) => chunk.type === 'message-appended'), [], 'the offset is behind the message');
+    assert.deepEqual(chunks.filter((chunk) => chunk.type === 'message-appended'), [], 'the offset is after the message');
     assert.equal(chunks.filter((chunk) => chunk.type === 'message-delta').map((chunk) => chunk.delta).join(''), words(30));
     assert.equal(chunks.at(-1).type, 'submission-settled');
     assert.equal(chunks.at(-1).outcome, 'completed');
@@ -35,7 +35,7 @@ for (const [format, mount] of Object.entries(served)) {
   });
 }
 
-test('history is the whole transcript', async () => {
+test('history is the complete transcript', async () => {
   const client = conversation(served.completions);
   const first = await say(client, 'Hello there');
   await client.wait(first);
@@ -65,7 +65,7 @@ test('history is the whole transcript', async () => {
   ]);
 });
 
-test('several sends are answered one after the other', async () => {
+test('several sends are answered in order', async () => {
   const client = conversation(served.messages);
   const gate = unique('gate');
   const admissions = [await say(client, `tokens=1 hold=${gate}`)];
@@ -91,7 +91,7 @@ test('several sends are answered one after the other', async () => {
   });
 });
 
-test('sends at once are all answered, each with its own text', async () => {
+test('concurrent sends are all answered, each with its own text', async () => {
   const client = conversation(served.completions);
   const texts = Array.from({ length: 8 }, (_, i) => `number ${i}`);
   const replies = await Promise.all(texts.map((text) => ask(client, text)));
@@ -117,7 +117,7 @@ test('a signal is a system message', async () => {
   assert.match(call.prompt, /^<ci\.event /, 'the model sees the envelope');
 });
 
-test('long texts arrive whole in both directions', async () => {
+test('long texts arrive complete in both directions', async () => {
   const client = conversation(served.messages);
   const text = 'Grüße, 世界 👋🏽 \u2028 "quoted" '.repeat(4_000);
   const reply = await ask(client, text);
@@ -127,7 +127,7 @@ test('long texts arrive whole in both directions', async () => {
 test('a conversation of more than two pages is read from its beginning', async () => {
   const client = conversation(served.completions);
   const admissions = [];
-  // How many sends share a batch is up to the server; a page is 100 batches.
+  // The server decides how many sends share a batch; a page is 100 batches.
   for (let batches = 0; batches < 200; batches = Number((await client.history()).offset.split('_')[1])) {
     const more = await Promise.all(Array.from({ length: 40 }, (_, i) => say(client, `say="reply ${admissions.length + i}"`)));
     admissions.push(...more);
@@ -145,7 +145,7 @@ test('a conversation of more than two pages is read from its beginning', async (
   assert.equal((await client.read(admissions.at(-1).submissionId)).text, `reply ${admissions.length - 1}`);
 });
 
-test('a wait can be given up', async () => {
+test('a wait can be canceled', async () => {
   const client = conversation(served.completions);
   const gate = unique('gate');
   const admission = await say(client, `tokens=1 hold=${gate}`);
@@ -183,7 +183,7 @@ test('creation, and the conditions of a send', async () => {
   assert.deepEqual(ofRole(await client.history(), 'user').map(textOf), ['created', 'continued']);
 });
 
-test('of racing creations one wins', async () => {
+test('one of several concurrent creations wins', async () => {
   const client = conversation(served.messages);
   const results = await Promise.allSettled(Array.from({ length: 6 }, (_, i) => say(client, `racer ${i}`, { uid: null })));
   const won = results.filter((result) => result.status === 'fulfilled');

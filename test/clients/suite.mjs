@@ -1,11 +1,11 @@
-// What the tests share: clients of the servers that the Go test started, and
-// ways to wait that end when something happened, never when time has passed.
+// Shared helpers: clients of the servers that the Go test started, and waits that
+// end on an event, never after a fixed time.
 import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';
 
 import { createFlueClient } from '@flue/sdk';
 
-/** How long something may take before the test says that it never happens. */
+/** The timeout of a wait. */
 const patience = 120_000;
 
 export function required(name) {
@@ -14,7 +14,7 @@ export function required(name) {
   return value;
 }
 
-/** Where the model takes its orders and what it says when it fails. */
+/** The control URL of the model, and its error text. */
 export const model = required('MODEL_URL');
 export const vendorWords = required('MODEL_ERROR_TEXT');
 
@@ -22,7 +22,7 @@ export const vendorWords = required('MODEL_ERROR_TEXT');
 export const token = required('PARLEY_TOKEN');
 
 /**
- * Agents of "parley serve", one per wire format of the model. Behaviour that may
+ * Agents of "parley serve", one per wire format of the model. Behavior that may
  * depend on the format is tested with each.
  */
 export const served = {
@@ -30,7 +30,7 @@ export const served = {
   messages: required('PARLEY_MESSAGES_URL'),
 };
 
-/** The same agents of a server that control ends and starts again. */
+/** The same agents on a server that control restarts. */
 export const restarted = {
   completions: required('PARLEY_RESTARTED_COMPLETIONS_URL'),
   messages: required('PARLEY_RESTARTED_MESSAGES_URL'),
@@ -40,7 +40,7 @@ export const control = required('PARLEY_CONTROL_URL');
 /** Agents of a program that uses the library: with tools, data, hooks. */
 export const library = required('PARLEY_LIBRARY_URL');
 
-/** A name nobody else uses. */
+/** A unique name. */
 export const unique = (name = 'c') => `${name}-${randomUUID()}`;
 
 /** A client of a conversation, by default a new one. */
@@ -55,19 +55,19 @@ export const say = (client, body, options = {}) => client.send({ message: { kind
 /** Sends a user's text and returns the settled reply. */
 export const ask = async (client, body) => client.read(await say(client, body));
 
-/** Lets the model go on where a script says hold=gate. */
+/** Releases the gate of a script's hold=gate. */
 export async function release(gate) {
   const response = await fetch(`${model}/release/${encodeURIComponent(gate)}`, { method: 'POST' });
   assert.equal(response.status, 204);
 }
 
-/** The calls the model saw whose prompt holds text. */
+/** The model calls whose prompt contains the text. */
 export async function modelCalls(text) {
   const response = await fetch(`${model}/requests`);
   return (await response.json()).filter((call) => call.prompt.includes(text));
 }
 
-/** Resolves with what check returns once that is true, asking again and again. */
+/** Polls check, and resolves with its first true result. */
 export async function eventually(check, what) {
   const deadline = Date.now() + patience;
   for (;;) {
@@ -78,11 +78,11 @@ export async function eventually(check, what) {
   }
 }
 
-/** w1 … wN, as tokens=N is answered. */
+/** w1 … wN, the answer to tokens=N. */
 export const words = (n, from = 1) => Array.from({ length: n - from + 1 }, (_, i) => `w${from + i}`).join(' ');
 
 /** The text parts of a message, joined. */
-/** A picture of n bytes, at least 33, as far as its header goes: nobody looks farther. */
+/** A picture of n bytes, at least 33. Only its header is valid. */
 export const picture = (n) => Buffer.concat([
   Buffer.from('89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55', 'hex'), randomBytes(n - 33),
 ]);
@@ -92,7 +92,7 @@ export const textOf = (message) => message.parts.filter((part) => part.type === 
 /** The messages of one role. */
 export const ofRole = (state, role) => (state?.messages ?? []).filter((message) => message.role === role);
 
-/** Rejects after the patience has ended. */
+/** Rejects after the timeout. */
 export function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -102,9 +102,9 @@ export function within(promise, what) {
 }
 
 /**
- * Observes a conversation and keeps everything it publishes. It checks what holds
- * of every observation unless a call of the model is repeated: a text, once shown,
- * only grows.
+ * Observes a conversation and records all published states. It verifies that a
+ * published text only grows, which holds for each observation unless a model call
+ * is retried.
  */
 export class Watcher {
   constructor(client, { withdrawals = false, ...options } = {}) {
@@ -136,7 +136,7 @@ export class Watcher {
     return this.observation.getSnapshot().phase;
   }
 
-  /** Resolves with the first snapshot that has what is asked for. */
+  /** Resolves with the first state that meets a condition. */
   until(has, what) {
     return within(
       new Promise((resolve, reject) => {
@@ -154,7 +154,7 @@ export class Watcher {
     );
   }
 
-  /** Resolves once a response shows this text. */
+  /** Resolves once a response has this text. */
   untilText(text) {
     return this.until(({ conversation }) => ofRole(conversation, 'assistant').some((message) => textOf(message) === text), `the text ${text}`);
   }
@@ -181,7 +181,7 @@ function onlyGrows(before, now) {
   }
 }
 
-/** Observes while a test needs it. */
+/** Observes for the duration of a test. */
 export async function observing(client, options, test) {
   const watcher = new Watcher(client, options);
   try {
@@ -192,8 +192,8 @@ export async function observing(client, options, test) {
 }
 
 /**
- * What is observed must be what a snapshot says, to the last field that JSON can
- * hold: the client sets some to undefined.
+ * The observed state must equal the snapshot in all fields that JSON can
+ * represent: the client sets some to undefined.
  */
 export async function sameAsHistory(watcher, client) {
   const { conversationId, messages, settlements } = await client.history();

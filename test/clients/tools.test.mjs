@@ -1,4 +1,4 @@
-// Tools, data and hooks: of an agent without tools, and of a program that has them.
+// Tools, data and hooks, of an agent without tools and of a program with them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -7,7 +7,7 @@ import { ask, conversation, library, modelCalls, observing, ofRole, release, sam
 const toolParts = (state) => state.messages.flatMap((message) => message.parts).filter((part) => part.type === 'dynamic-tool');
 
 for (const [format, mount] of Object.entries(served)) {
-  test(`a tool that there is not is an error the model can answer: ${format}`, async () => {
+  test(`an unknown tool is an error for the model: ${format}`, async () => {
     const client = conversation(mount);
     const { text } = await ask(client, 'say="Let me look." tool=nonsense {"a":[1,{"b":null}]}');
     assert.match(text, /The tool said: .*nonsense/);
@@ -23,7 +23,7 @@ for (const [format, mount] of Object.entries(served)) {
 
 for (const live of ['sse', 'long-poll']) {
   for (const agent of ['completions', 'messages']) {
-    test(`tools run and are seen to run: ${live}, ${agent}`, async () => {
+    test(`observers see tools run: ${live}, ${agent}`, async () => {
       const client = conversation(`${library}/${agent}`);
       await ask(client, 'Hello');
       await observing(client, { live }, async (watcher) => {
@@ -86,7 +86,7 @@ test('initial data is checked once, at creation', async () => {
   assert.equal((await client.history()).messages.length, 4);
 });
 
-test('abort ends tools that run', async () => {
+test('abort ends running tools', async () => {
   const client = conversation(`${library}/completions`);
   const gate = unique('gate');
   const admission = await say(client, `tool=join {"words":["x"],"gate":"${gate}"}`);

@@ -1,4 +1,4 @@
-// Data parts: what is seen live is what a reload shows, with one part per name.
+// Data parts: live observation and reload agree, with one part per name.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -9,7 +9,7 @@ const dataOf = (state) => ofRole(state, 'assistant').at(-1).parts.filter(({ type
 const waits = (state) => dataOf(state).map(({ data }) => [data.name, data.state]).sort();
 const signal = (client, name) => client.send({ message: { kind: 'signal', type: 'parley.wait', attributes: { name }, body: 'true' } });
 
-/** Lets the model call tools, and run do something meanwhile. Returns the data parts of the last response, seen live and reloaded. */
+/** Runs an operation while the model calls tools. Returns the data parts of the last response, observed live and reloaded. */
 async function dataAfter(live, script, run = async () => {}) {
   const client = conversation(`${library}/messages`);
   await ask(client, 'Hello');
@@ -30,7 +30,7 @@ async function dataAfter(live, script, run = async () => {}) {
 }
 
 for (const live of ['sse', 'long-poll']) {
-  test(`a wait that is answered: ${live}`, async () => {
+  test(`an answered wait: ${live}`, async () => {
     const name = unique('ok');
     const { parts, states } = await dataAfter(live, `tool=approve {"names":["${name}"]} then tokens=1`, async (client, shows) => {
       await shows([name, 'waiting']);
@@ -40,7 +40,7 @@ for (const live of ['sse', 'long-poll']) {
     assert.match(parts[0].type, /^data-wait-call_/);
   });
 
-  test(`two waits of a call, one after the other: ${live}`, async () => {
+  test(`two consecutive waits of a call: ${live}`, async () => {
     const { states } = await dataAfter(live, 'tool=approve {"names":["first","second"]} then tokens=1', async (client, shows) => {
       await shows(['first', 'waiting']);
       await signal(client, 'first');
@@ -55,7 +55,7 @@ for (const live of ['sse', 'long-poll']) {
     assert.deepEqual(states, [['late', 'timeout']]);
   });
 
-  test(`a wait that is aborted: ${live}`, async () => {
+  test(`an aborted wait: ${live}`, async () => {
     const { states } = await dataAfter(live, 'tool=approve {"names":["ok"]}', async (client, shows) => {
       await shows(['ok', 'waiting']);
       assert.deepEqual(await client.abort(), { aborted: true });
@@ -63,7 +63,7 @@ for (const live of ['sse', 'long-poll']) {
     assert.deepEqual(states, [['ok', 'ended']]);
   });
 
-  test(`two calls that wait, one is answered before the abort: ${live}`, async () => {
+  test(`two waiting calls, one answered before the abort: ${live}`, async () => {
     const { states } = await dataAfter(live, 'tool=approve {"names":["a"]} tool=approve {"names":["b"]}', async (client, shows) => {
       await shows(['a', 'waiting'], ['b', 'waiting']);
       await signal(client, 'b');
@@ -73,19 +73,19 @@ for (const live of ['sse', 'long-poll']) {
     assert.deepEqual(states, [['a', 'ended'], ['b', 'signal']]);
   });
 
-  test(`a run that is started and left: ${live}`, async () => {
+  test(`a run without a wait: ${live}`, async () => {
     const { states } = await dataAfter(live, 'tool=start {} then tokens=1');
     assert.equal(states.length, 1);
     assert.deepEqual(states[0][0], 'run');
     assert.ok(['signal', 'ended'].includes(states[0][1]), `the run that nobody waits for is ${states[0][1]}`);
   });
 
-  test(`data that a tool writes again: ${live}`, async () => {
+  test(`a tool overwrites data: ${live}`, async () => {
     const { parts } = await dataAfter(live, 'tool=progress {"percent":10,"then":[50,90]} then tokens=1');
     assert.deepEqual(parts, [{ type: 'data-progress', data: { percent: 90 } }]);
   });
 
-  test(`two calls that write one name: ${live}`, async () => {
+  test(`two calls write the same name: ${live}`, async () => {
     const { parts } = await dataAfter(live, 'tool=progress {"percent":10} then say="Half." tool=progress {"percent":50} then tokens=1');
     assert.deepEqual(parts, [{ type: 'data-progress', data: { percent: 50 } }]);
   });

@@ -1,4 +1,4 @@
-// Says what lossless-json makes of JSON texts, one a line: n and the number, s and the text, or x.
+// Prints the value that lossless-json returns for each line of JSON: n and the number, s and the text, or x.
 import { isSafeNumber, parse } from "lossless-json";
 
 const number = (literal) => (isSafeNumber(literal) ? Number.parseFloat(literal) : literal);

@@ -1,6 +1,6 @@
-// Says what pi-ai sends to vendors and reads from them. It gets a list of cases on standard
-// input and prints a list of what became of them, both as JSON. Nothing leaves this process:
-// a case brings what the vendor answers.
+// Prints the requests that pi-ai sends to vendors and its decoding of their responses. It
+// reads a list of cases on standard input and prints a list of results, both as JSON. It uses
+// no network: each case includes the vendor's responses.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
@@ -9,7 +9,7 @@ import { calculateCost, streamSimple } from "@earendil-works/pi-ai/compat";
 
 let sent, answers;
 
-// answer keeps a request, and returns status, type and body of the next answer.
+// answer records a request, and returns status, type and body of the next response.
 function answer(method, url, header, body) {
 	if (header["content-encoding"] === "zstd") {
 		body = zlib.zstdDecompressSync(body);
@@ -29,7 +29,7 @@ globalThis.fetch = async (input, init) => {
 	return new Response(body, { status, headers: { "content-type": type } });
 };
 
-// A client that has no use for fetch speaks to a server of this process.
+// Clients without fetch call a server in this process.
 let vendor;
 const server = createServer(async (request, response) => {
 	const sent = Buffer.concat(await request.toArray());
@@ -46,7 +46,7 @@ function reachable(model) {
 	return { ...model, baseUrl: `http://127.0.0.1:${server.address().port}` };
 }
 
-// talk lets a model answer and asks it once more, about the results of its calls.
+// talk calls a model, and calls it once more with the results of its tool calls.
 async function talk({ model: there, context, options, answer, results }) {
 	[sent, answers] = [[], [answer]];
 	const model = reachable(there);
@@ -60,7 +60,7 @@ async function talk({ model: there, context, options, answer, results }) {
 	return { sent, said };
 }
 
-// price says what usage costs.
+// price computes the cost of a usage.
 function price({ cost, usage }) {
 	return calculateCost({ cost }, { ...usage, cost: {} });
 }
