@@ -135,14 +135,14 @@ func needModules(t *testing.T) {
 	const stamp = "node_modules/.package-lock.json"
 	installed, err := os.Stat(stamp)
 	if err != nil {
-		t.Fatalf("the packages of the client suite are not installed: run make clients (%v)", err)
+		t.Fatalf("packages of the client suite are not installed; run make clients (%v)", err)
 	}
 	lock, err := os.Stat("package-lock.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if installed.ModTime().Before(lock.ModTime()) {
-		t.Fatalf("the packages of the client suite are older than package-lock.json: run make clients")
+		t.Fatalf("packages of the client suite are older than package-lock.json; run make clients")
 	}
 }
 
@@ -151,7 +151,7 @@ func suiteFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.test.mjs")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("find the tests of the client: %q, %v", files, err)
+		t.Fatalf("find the files of the suite: %q, %v", files, err)
 	}
 	// Data races need servers with concurrent work.
 	return sample.Of(files, []string{"abort.test.mjs", "observe.test.mjs", "reconnect.test.mjs", "restart.test.mjs", "send.test.mjs", "tools.test.mjs"})
@@ -162,7 +162,7 @@ func runSuite(t *testing.T, files []string, urls map[string]string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Fatal("node is missing: install Node.js 20 or later and put it on PATH")
+		t.Fatal("node is missing; install Node.js 20 or later and put it on PATH")
 	}
 	env := environment()
 	for name, value := range urls {
@@ -186,7 +186,7 @@ func runFile(t *testing.T, node, file string, env []string) {
 	out, err := cmd.CombinedOutput()
 	passed, left := count(out, "# pass"), max(count(out, "# skipped"), count(out, "# todo"))
 	if err != nil || passed < 2 || left != 0 {
-		t.Errorf("%d tests passed, %d were left out: %v\n%s", passed, left, err, onlyFailures(out))
+		t.Errorf("got %d passed and %d skipped tests: %v\n%s", passed, left, err, onlyFailures(out))
 	}
 }
 

@@ -159,14 +159,14 @@ func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
 		server.Close()
 		cancel()
 		if err := <-done; err != nil || t.Failed() {
-			t.Errorf("the library's runtime ended: %v\n%s", err, tail(log.String()))
+			t.Errorf("runtime of the library stopped: %v\n%s", err, tail(log.String()))
 		}
 	})
 	select {
 	case <-runtime.Ready():
 	case err := <-done:
 		done <- err
-		t.Fatalf("the library's runtime does not start: %v", err)
+		t.Fatalf("start runtime of the library: %v", err)
 	}
 	return server.URL
 }

@@ -33,12 +33,12 @@ func startHello(t *testing.T) string {
 		defer late.Stop()
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("hello dev ended: %v\n%s", err, tail(log.String()))
+			t.Errorf("hello dev: %v\n%s", err, tail(log.String()))
 		}
 	})
 	lines := bufio.NewScanner(stdout)
 	if !lines.Scan() {
-		t.Fatalf("hello dev printed nothing: %v\n%s", lines.Err(), tail(log.String()))
+		t.Fatalf("hello dev: got no output: %v\n%s", lines.Err(), tail(log.String()))
 	}
 	return strings.TrimSpace(lines.Text())
 }

@@ -72,7 +72,7 @@ func startServe(t *testing.T, s *server) (completions, messages string) {
 	t.Cleanup(func() {
 		err := s.end(syscall.SIGTERM)
 		if err != nil || t.Failed() {
-			t.Errorf("parley serve ended: %v\n%s", err, tail(s.log.String()))
+			t.Errorf("parley serve: %v\n%s", err, tail(s.log.String()))
 		}
 	})
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *server) start() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd != nil {
-		return nil, errors.New("start parley serve: it runs")
+		return nil, errors.New("start parley serve: already running")
 	}
 	cmd := exec.Command(s.program, "serve", "--quiet", "--config", s.config)
 	cmd.Env, cmd.Stderr = s.env, &s.log
@@ -109,7 +109,7 @@ func (s *server) start() ([]string, error) {
 	go func() { done <- cmd.Wait() }()
 	s.cmd, s.done = cmd, done
 	if len(urls) < 2 {
-		return nil, fmt.Errorf("parley serve printed the URLs %q, want two", urls)
+		return nil, fmt.Errorf("parley serve: got URLs %q, want two", urls)
 	}
 	return urls, nil
 }
@@ -134,7 +134,7 @@ func (s *server) end(sig syscall.Signal) error {
 		return err
 	case <-time.After(stopTimeout):
 		_ = cmd.Process.Kill()
-		return fmt.Errorf("no end within %v of %v: %w", stopTimeout, sig, <-done)
+		return fmt.Errorf("timeout of %v after %v: %w", stopTimeout, sig, <-done)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestAlertRules(t *testing.T) {
 			for _, r := range g.Rules {
 				rules++
 				if !strings.Contains(string(cases), `{alertname="`+r.Alert+`"}`) {
-					t.Errorf("no case of testdata/alerts_test.yaml has %s fire", r.Alert)
+					t.Errorf("alert %s: no case of testdata/alerts_test.yaml fires it", r.Alert)
 				}
 			}
 		}

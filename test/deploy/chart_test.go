@@ -36,7 +36,7 @@ func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	program := os.Getenv(helmEnv)
 	if program == "" {
-		t.Fatalf("%s does not name helm; make deploy-check builds it and sets it", helmEnv)
+		t.Fatalf("%s is not set; run make deploy-check, which builds helm", helmEnv)
 	}
 	var out, bad bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -72,7 +72,7 @@ func objects(t *testing.T, src []byte) map[string]any {
 		}
 		name := fmt.Sprintf("%v/%v", n["kind"], at(n, "metadata", "name"))
 		if all[name] != nil {
-			t.Fatalf("%s is there twice", name)
+			t.Fatalf("%s: duplicate object", name)
 		}
 		all[name] = n
 	}
@@ -111,25 +111,25 @@ func TestChartIsTheManifests(t *testing.T) {
 		}
 	}
 	if len(want) != 5 {
-		t.Fatalf("%d manifests", len(want))
+		t.Fatalf("got %d manifests", len(want))
 	}
 	got := template(t, "parley")
 	for name, object := range got {
 		labels, _ := at(object, "metadata", "labels").(map[string]any)
 		for _, l := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
 			if labels[l] == nil {
-				t.Errorf("%s has no label %s", name, l)
+				t.Errorf("%s: got no label %s", name, l)
 			}
 			delete(labels, l)
 		}
 	}
 	annotations, _ := at(got["Deployment/parley"], "spec", "template", "metadata", "annotations").(map[string]any)
 	if sum, _ := annotations["checksum/config"].(string); len(sum) != 64 {
-		t.Errorf("a change of the configuration starts no node anew: %v", annotations)
+		t.Errorf("a change of the configuration restarts no node: got annotations %v", annotations)
 	}
 	delete(annotations, "checksum/config")
 	if sum, _ := annotations["checksum/secrets"].(string); len(sum) != 64 {
-		t.Errorf("a change of a Secret starts no node anew: %v", annotations)
+		t.Errorf("a change of a Secret restarts no node: got annotations %v", annotations)
 	}
 	delete(annotations, "checksum/secrets")
 	if d := cmp.Diff(want, got); d != "" {
@@ -176,7 +176,7 @@ func TestChartTakesValues(t *testing.T) {
 	port := func(name string, n int) any { return map[string]any{"name": name, "containerPort": n} }
 	volumes, _ := at(pod, "volumes").([]any)
 	if len(volumes) != 3 || at(volumes[0], "configMap", "name") != "desk-parley" || at(volumes[1], "secret", "secretName") != "c" {
-		t.Fatalf("volumes: %v", volumes)
+		t.Fatalf("got volumes %v", volumes)
 	}
 	for what, pair := range map[string][2]any{
 		"replicas": {5, at(deployment, "spec", "replicas")},
@@ -201,13 +201,13 @@ func TestChartTakesValues(t *testing.T) {
 	}
 	// A rule without "from" would admit all clients.
 	if rules, _ := at(all["NetworkPolicy/desk-parley"], "spec", "ingress").([]any); len(rules) != 2 {
-		t.Errorf("who reaches what: %v", rules)
+		t.Errorf("got network rules %v", rules)
 	}
 }
 
 // TestChartTakesEnvironmentValues verifies values for accounts, variables, volumes, hooks, priority,
 // spread, ingress and the Prometheus operator.
-func TestChartTakesWhatPlacesNeed(t *testing.T) {
+func TestChartTakesEnvironmentValues(t *testing.T) {
 	all := template(t, "desk", everything...)
 	deployment, node := all["Deployment/desk-parley"], box(all, "desk-parley")
 	pod := at(deployment, "spec", "template", "spec")
@@ -256,7 +256,7 @@ func TestChartTakesWhatPlacesNeed(t *testing.T) {
 }
 
 // TestChartDerivesValues verifies the values that the chart derives from the configuration.
-func TestChartReckons(t *testing.T) {
+func TestChartDerivesValues(t *testing.T) {
 	conf := "listen: \":1\"\ncluster: {listen: \":2\"}\nadmin: {listen: \":3\"}\n"
 	for name, tt := range map[string]struct {
 		conf string
@@ -319,7 +319,7 @@ func TestChartRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, bad, err := helm(t, "template", "parley", chart, kube, "--set", tt.set)
 			if err == nil || !strings.Contains(bad, tt.want) {
-				t.Errorf("%v, %q, want %q; printed %d bytes", err, bad, tt.want, len(out))
+				t.Errorf("got %v, %q, want %q; printed %d bytes", err, bad, tt.want, len(out))
 			}
 		})
 	}
@@ -329,6 +329,6 @@ func TestChartRefuses(t *testing.T) {
 // it.
 func TestChartIsForKubernetesFrom(t *testing.T) {
 	if _, bad, err := helm(t, "template", "parley", chart, "--kube-version=1.26.0"); err == nil || !strings.Contains(bad, "1.27.0") {
-		t.Errorf("%v, %q", err, bad)
+		t.Errorf("got %v, %q", err, bad)
 	}
 }

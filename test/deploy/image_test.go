@@ -54,14 +54,14 @@ func run(t *testing.T, dir, name string, args ...string) string {
 // version, and fail without one. "parley init --go" creates the program of an author.
 func TestImages(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Fatal("the steps of the Dockerfiles need Linux")
+		t.Fatal("build steps of the Dockerfiles need Linux")
 	}
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err, printed := built(t, "Dockerfile", repository); err == nil || !strings.Contains(printed, "VERSION is missing: add --build-arg VERSION=") {
-		t.Errorf("without a version: %v, %q; want a failure that names the argument", err, printed)
+		t.Errorf("without a version: got %v, %q, want an error that names the argument", err, printed)
 	}
 	out, err, printed := built(t, "Dockerfile", repository, "VERSION=v9.8.7-3-gabcdef0")
 	if err != nil {
@@ -69,7 +69,7 @@ func TestImages(t *testing.T) {
 	}
 	parley := filepath.Join(out, "parley")
 	if got, want := run(t, out, parley, "version"), "parley v9.8.7-3-gabcdef0 ("; !strings.HasPrefix(got, want) {
-		t.Errorf("version: got %q, want it to begin with %q", got, want)
+		t.Errorf("version: got %q, want prefix %q", got, want)
 	}
 
 	desk := filepath.Join(t.TempDir(), "desk")
@@ -77,7 +77,7 @@ func TestImages(t *testing.T) {
 	run(t, desk, "go", "mod", "edit", "-require", "github.com/parleyrun/parley@v0.0.0", "-replace", "github.com/parleyrun/parley="+repository)
 	run(t, desk, "go", "mod", "tidy")
 	if _, err, printed := built(t, "Dockerfile.program", desk); err == nil || !strings.Contains(printed, "VERSION is missing") {
-		t.Errorf("program without a version: %v, %q; want a failure that names the argument", err, printed)
+		t.Errorf("program without a version: got %v, %q, want an error that names the argument", err, printed)
 	}
 	out, err, printed = built(t, "Dockerfile.program", desk, "VERSION=v7")
 	if err != nil {

@@ -60,11 +60,11 @@ func decoded(t *testing.T, src []byte) map[string]meta.Object {
 		}
 		name := head.Kind + "/" + object.GetName()
 		if all[name] != nil {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("%s: duplicate object", name)
 		}
 		all[name] = object
 		for _, problem := range validation.IsDNS1123Subdomain(object.GetName()) {
-			t.Errorf("%s: its name %s", name, problem)
+			t.Errorf("%s: name %s", name, problem)
 		}
 		for key, value := range object.GetLabels() {
 			for _, problem := range append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...) {
@@ -117,12 +117,12 @@ func checkPods(t *testing.T, all map[string]meta.Object) {
 			}
 			for _, m := range box.VolumeMounts {
 				if !volumes[m.Name] {
-					t.Errorf("%s mounts %s, which is no volume of the pod", name, m.Name)
+					t.Errorf("%s: mount %s has no volume", name, m.Name)
 				}
 			}
 			for kind, probe := range map[string]*core.Probe{"readiness": box.ReadinessProbe, "liveness": box.LivenessProbe} {
 				if probe == nil || probe.HTTPGet == nil || !ports[probe.HTTPGet.Port.StrVal] {
-					t.Errorf("%s: the %s probe asks for no port of the container: %+v", name, kind, probe)
+					t.Errorf("%s: %s probe has an unknown port: %+v", name, kind, probe)
 				}
 			}
 		}
@@ -141,7 +141,7 @@ func checkReferences(t *testing.T, all map[string]meta.Object) {
 				return
 			}
 		}
-		t.Errorf("%s selects no pod: %v", name, labels)
+		t.Errorf("%s: got no selected pods: %v", name, labels)
 	}
 	for name, object := range all {
 		switch o := object.(type) {
@@ -150,7 +150,7 @@ func checkReferences(t *testing.T, all map[string]meta.Object) {
 		case *apps.StatefulSet:
 			selects(name, o.Spec.Selector.MatchLabels)
 			if all["Service/"+o.Spec.ServiceName] == nil {
-				t.Errorf("%s names the Service %s, which is not there", name, o.Spec.ServiceName)
+				t.Errorf("%s: unknown Service %s", name, o.Spec.ServiceName)
 			}
 		case *core.Service:
 			selects(name, o.Spec.Selector)
@@ -162,7 +162,7 @@ func checkReferences(t *testing.T, all map[string]meta.Object) {
 			for _, rule := range o.Spec.Rules {
 				for _, path := range rule.HTTP.Paths {
 					if all["Service/"+path.Backend.Service.Name] == nil {
-						t.Errorf("%s leads to the Service %s, which is not there", name, path.Backend.Service.Name)
+						t.Errorf("%s: unknown backend Service %s", name, path.Backend.Service.Name)
 					}
 				}
 			}
@@ -175,7 +175,7 @@ func checkReferences(t *testing.T, all map[string]meta.Object) {
 				}
 			}
 			if found != 1 {
-				t.Errorf("%s selects %d Services, want 1: %v", name, found, err)
+				t.Errorf("%s: got %d selected Services, want 1: %v", name, found, err)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func TestUnknownFieldsAreFound(t *testing.T) {
 			head = meta.TypeMeta{APIVersion: "v1", Kind: "Service"}
 		}
 		if err := kyaml.UnmarshalStrict([]byte(src), kinds[head.APIVersion+" "+head.Kind]()); err == nil {
-			t.Errorf("%s: no error for\n%s", name, src)
+			t.Errorf("%s: got no error for\n%s", name, src)
 		}
 	}
 }

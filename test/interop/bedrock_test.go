@@ -244,7 +244,7 @@ func TestAWSSignsAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(b.Header, a.Header); diff != "" {
-			t.Errorf("%s (-the vendor's +ours):\n%s", name, diff)
+			t.Errorf("%s (-vendor +parley):\n%s", name, diff)
 		}
 	}
 }
@@ -271,16 +271,16 @@ func TestAWSFramesAlike(t *testing.T) {
 	r := ours.NewReader(&frames, nil)
 	for _, payload := range []string{"a payload", ""} {
 		if got, err := r.Next(); err != nil || got.Text(":event-type") != "größe" || string(got.Payload) != payload || got.Text("h6") != "" {
-			t.Errorf("read %q with %q, %v", got.Payload, got.Text(":event-type"), err)
+			t.Errorf("got %q with %q, %v", got.Payload, got.Text(":event-type"), err)
 		}
 	}
 	if _, err := r.Next(); err != io.EOF {
-		t.Errorf("the stream ends with %v", err)
+		t.Errorf("got end of stream %v", err)
 	}
 	frames.Reset()
 	frames.Write(ours.AppendMessage(nil, []ours.Header{{Name: ":event-type", Value: "größe"}, {Name: "empty"}}, []byte("{}")))
 	got, err := eventstream.NewDecoder().Decode(&frames, nil)
 	if err != nil || string(got.Payload) != "{}" || got.Headers.Get(":event-type").String() != "größe" || got.Headers.Get("empty").String() != "" || frames.Len() != 0 {
-		t.Errorf("theirs reads %v, %v", got, err)
+		t.Errorf("vendor: got %v, %v", got, err)
 	}
 }

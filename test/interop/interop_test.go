@@ -289,7 +289,7 @@ func talk(t *testing.T, s subject) talked {
 	out.events = events
 	req.Messages = append(req.Messages, providertest.Said(s.model, events), results(events))
 	if _, _, broken := providertest.Collect(reg.Stream(t.Context(), s.model, req, s.options())); broken != nil || len(v.asked) != 2 {
-		t.Fatalf("%s: asked %d times, %v", s.name, len(v.asked), broken)
+		t.Fatalf("%s: got %d requests, %v", s.name, len(v.asked), broken)
 	}
 	out.sent = v.asked
 	return out
@@ -370,7 +370,7 @@ func decoded(t *testing.T, raw []byte) any {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %s", err, raw)
+		t.Fatalf("invalid JSON: %v in %s", err, raw)
 	}
 	return v
 }

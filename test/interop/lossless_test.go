@@ -43,11 +43,11 @@ func losslessJSON(t *testing.T, all []string) []verdict {
 	cmd.Stdin, cmd.Stderr = strings.NewReader(strings.Join(all, "\n")+"\n"), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("node lossless.mjs: %v; make interop installs what it needs", err)
+		t.Fatalf("node lossless.mjs: %v; run make interop to install its packages", err)
 	}
 	lines := strings.Split(string(bytes.TrimSuffix(out, []byte("\n"))), "\n")
 	if len(lines) != len(all) {
-		t.Fatalf("%d of %d literals came back", len(lines), len(all))
+		t.Fatalf("got %d of %d literals", len(lines), len(all))
 	}
 	verdicts := make([]verdict, len(lines))
 	for i, line := range lines {
@@ -142,7 +142,7 @@ func TestLosslessNumbers(t *testing.T) {
 		us, they := verdictOf(example), losslessJSON(t, []string{example})[0]
 		kinds := map[byte]string{'n': "number", 's': "text", 'x': "refused"}
 		if decided(example, us, they) != cells[0] || kinds[us.kind] != cells[2] || kinds[they.kind] != cells[3] {
-			t.Errorf("%s is a %s here and a %s there: %s", example, kinds[us.kind], kinds[they.kind], line)
+			t.Errorf("%s: got %s, lossless-json got %s: %s", example, kinds[us.kind], kinds[they.kind], line)
 		}
 		met[cells[0]] = 0
 	}
@@ -161,14 +161,14 @@ func TestLosslessNumbers(t *testing.T) {
 		}
 		why := decided(all[i], us, they)
 		if _, listed := met[why]; !listed {
-			t.Errorf("%s is %c %s here and %c %s there", all[i], us.kind, us.text, they.kind, they.text)
+			t.Errorf("%s: got %c %s, lossless-json got %c %s", all[i], us.kind, us.text, they.kind, they.text)
 		}
 		met[why]++
 	}
 	for why, n := range met {
 		if n == 0 {
-			t.Errorf("nothing differs as docs/interoperability.md says: %s", why)
+			t.Errorf("difference of docs/interoperability.md does not occur: %s", why)
 		}
 	}
-	t.Logf("%d literals: %d numbers, %d texts, %d refused; they differ by decision: %v", len(all), kinds['n'], kinds['s'], kinds['x'], met)
+	t.Logf("%d literals: %d numbers, %d texts, %d errors; documented differences: %v", len(all), kinds['n'], kinds['s'], kinds['x'], met)
 }

@@ -50,7 +50,7 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 	cmd.Env = append(os.Environ(), "AZURE_OPENAI_RESOURCE_NAME="+environment("AZURE_OPENAI_RESOURCE_NAME"), "AZURE_OPENAI_BASE_URL=", "AWS_PROFILE=", "AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED=true")
 	raw, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("node opinion.mjs: %v; make interop installs what it needs", err)
+		t.Fatalf("node opinion.mjs: %v; run make interop to install its packages", err)
 	}
 	var out struct {
 		Cases  []opinion
@@ -60,7 +60,7 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 		t.Fatal(err)
 	}
 	if len(out.Cases) != len(cases) || len(out.Prices) != len(prices) {
-		t.Fatalf("%d of %d cases and %d of %d prices came back", len(out.Cases), len(cases), len(out.Prices), len(prices))
+		t.Fatalf("got %d of %d cases and %d of %d prices", len(out.Cases), len(cases), len(out.Prices), len(prices))
 	}
 	return out.Cases, out.Prices
 }
@@ -164,7 +164,7 @@ func piParts(t *testing.T, parts []providers.Part) (out []object) {
 		case providers.Image:
 			out = append(out, object{"type": "image", "mimeType": p.MimeType, "data": base64.StdEncoding.EncodeToString(p.Content.(providers.Bytes))})
 		default:
-			t.Fatalf("no word for %T", p)
+			t.Fatalf("unknown part %T", p)
 		}
 	}
 	return out
@@ -184,20 +184,20 @@ func TestSecondOpinion(t *testing.T) {
 	listed := pageOfDifferences(t)
 	for i, s := range all {
 		if len(opinions[i].Sent) != len(s.sent) {
-			t.Errorf("%s: pi-ai asks %d times, and says %q", s.name, len(opinions[i].Sent), opinions[i].Said.Error)
+			t.Errorf("%s: pi-ai made %d requests with error %q", s.name, len(opinions[i].Sent), opinions[i].Said.Error)
 			continue
 		}
 		for turn := range s.sent {
 			for _, d := range differences(t, s.model.API, s.sent[turn], opinions[i].Sent[turn]) {
 				if !explained(listed, d) {
-					t.Errorf("%s, request %d: %s\n ours   %.300s\n theirs %.300s", s.name, turn+1, d.place, d.ours, d.theirs)
+					t.Errorf("%s, request %d: %s\n parley %.300s\n pi-ai  %.300s", s.name, turn+1, d.place, d.ours, d.theirs)
 				}
 			}
 		}
 	}
 	for _, row := range listed {
 		if !row.met {
-			t.Errorf("nothing differs as docs/interoperability.md says: %s", row.text)
+			t.Errorf("difference of docs/interoperability.md does not occur: %s", row.text)
 		}
 	}
 }

@@ -135,14 +135,14 @@ func TestSDKsKnowRequests(t *testing.T) {
 			delete(got, "systemInstruction.role")
 			maps.DeleteFunc(want, func(place, v string) bool { return v == "{}" && strings.HasSuffix(place, ".functionCall.args") })
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, request %d (-ours +the SDK's):\n%s", s.name, turn+1, diff)
+				t.Errorf("%s, request %d (-parley +SDK):\n%s", s.name, turn+1, diff)
 			}
 			judged[one.model.API]++
 		}
 	}
 	for api, f := range formats() {
 		if f.known != nil && judged[api] == 0 {
-			t.Errorf("no request of %s was judged", api)
+			t.Errorf("%s: got no request to compare", api)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func readByChat(t *testing.T, base string, body []byte) (r reading) {
 	for stream.Next() {
 		chunk := stream.Current()
 		if !all.AddChunk(chunk) {
-			t.Fatalf("the SDK does not take %s", chunk.RawJSON())
+			t.Fatalf("SDK rejects %s", chunk.RawJSON())
 		}
 		for _, c := range chunk.Choices { // extensions of other servers
 			var delta struct {
@@ -243,7 +243,7 @@ func readByChat(t *testing.T, base string, body []byte) (r reading) {
 		}
 	}
 	if err := stream.Err(); err != nil || len(all.Choices) != 1 {
-		t.Fatalf("%d choices, %v", len(all.Choices), err)
+		t.Fatalf("got %d choices, %v", len(all.Choices), err)
 	}
 	choice := all.Choices[0]
 	r.Text = choice.Message.Content
@@ -332,10 +332,10 @@ func readAlike(t *testing.T, api string, f format, base, text string) {
 	}
 	ours, theirs := readByUs(t, events), f.read(t, base, asked.body)
 	if diff := cmp.Diff(ours, theirs); diff != "" {
-		t.Errorf("(-ours +the SDK's):\n%s", diff)
+		t.Errorf("(-parley +SDK):\n%s", diff)
 	}
 	if ours.Text+ours.Thinking+strings.Join(ours.Calls, "") == "" || ours.Output == 0 {
-		t.Errorf("nothing was read: %+v", ours)
+		t.Errorf("got an empty response: %+v", ours)
 	}
 }
 
@@ -376,13 +376,13 @@ func TestReadAlike(t *testing.T) {
 			ours.Reasoning = said.Usage.Reasoning // not in the transcript
 		}
 		if diff := cmp.Diff(ours, said.Usage); diff != "" {
-			t.Errorf("%s, usage (-ours +theirs):\n%s", s.name, diff)
+			t.Errorf("%s, usage (-parley +pi-ai):\n%s", s.name, diff)
 		}
 		if want := map[string]providers.StopReason{"stop": "stop", "length": "length", "toolUse": providers.StopToolUse}[said.StopReason]; done.StopReason != want {
-			t.Errorf("%s: stops for %s, theirs for %s", s.name, done.StopReason, said.StopReason)
+			t.Errorf("%s: got stop reason %s, pi-ai got %s", s.name, done.StopReason, said.StopReason)
 		}
 		if diff := cmp.Diff(ourParts(t, s), theirParts(t, said.Content)); diff != "" {
-			t.Errorf("%s, parts (-ours +theirs):\n%s", s.name, diff)
+			t.Errorf("%s, parts (-parley +pi-ai):\n%s", s.name, diff)
 		}
 	}
 }
@@ -461,10 +461,10 @@ func TestSamePrices(t *testing.T) {
 	_, theirs := ask(t, nil, asked)
 	for i := range ours {
 		if piPrice(ours[i]) != theirs[i] {
-			t.Errorf("%v: %+v, theirs %+v", asked[i], ours[i], theirs[i])
+			t.Errorf("%v: got %+v, pi-ai got %+v", asked[i], ours[i], theirs[i])
 		}
 	}
 	if len(ours) < 2000 {
-		t.Errorf("%d prices are too few to show anything", len(ours))
+		t.Errorf("got %d prices, want more", len(ours))
 	}
 }

@@ -47,7 +47,7 @@ func code(h func() hash.Hash, text string) []byte {
 	return mac.Sum(nil)
 }
 
-var errRefused = errors.New("it is refused")
+var errRefused = errors.New("rejected")
 
 // platform has a platform's signing, the verification of its Go module, and our channel.
 type platform struct {
@@ -181,7 +181,7 @@ func TestModulesAgreeOnSignatures(t *testing.T) {
 				if p.accepts != nil {
 					r := request()
 					if err := p.accepts(r, []byte(body)); (err == nil) != want {
-						t.Errorf("%s, its module says %v", how, err)
+						t.Errorf("%s: got %v from the module", how, err)
 					}
 				}
 				taken := false
@@ -193,7 +193,7 @@ func TestModulesAgreeOnSignatures(t *testing.T) {
 				channels.Handle(mux, "", c)
 				w := httptest.NewRecorder()
 				if mux.ServeHTTP(w, request()); taken != want || (w.Code == http.StatusOK) != want {
-					t.Errorf("%s, it is answered by %d, taken %t", how, w.Code, taken)
+					t.Errorf("%s: got %d, accepted %t", how, w.Code, taken)
 				}
 			}
 		})
