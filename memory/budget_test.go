@@ -15,22 +15,22 @@ func TestTake(t *testing.T) {
 	readers, bodies := b.Account("readers", 60), b.Account("bodies", 0)
 	must(t, readers.Take(60))
 	if readers.Room(1) || !bodies.Room(40) || bodies.Room(41) {
-		t.Error("there is room where there is none, or none where there is")
+		t.Error("Room does not match the remaining bytes")
 	}
 
 	var full *memory.FullError
 	if err := readers.Take(1); !errors.As(err, &full) || !errors.Is(err, memory.ErrFull) {
-		t.Fatalf("take beyond the share: %v", err)
+		t.Fatalf("take beyond the share: got %v", err)
 	}
 	if want := (memory.FullError{Account: "readers", Asked: 1, Used: 60, Limit: 60}); *full != want {
-		t.Errorf("beyond the share: %+v, want %+v", *full, want)
+		t.Errorf("beyond the share: got %+v, want %+v", *full, want)
 	}
 	must(t, bodies.Take(40))
 	if err := bodies.Take(1); !errors.As(err, &full) {
-		t.Fatalf("take beyond the budget: %v", err)
+		t.Fatalf("take beyond the budget: got %v", err)
 	}
 	if want := (memory.FullError{Account: "bodies", Asked: 1, Used: 100, Limit: 100, Shared: true}); *full != want {
-		t.Errorf("beyond the budget: %+v, want %+v", *full, want)
+		t.Errorf("beyond the budget: got %+v, want %+v", *full, want)
 	}
 
 	readers.Add(-60)
@@ -49,16 +49,16 @@ func TestLargeClaimsLeaveRoom(t *testing.T) {
 	must(t, bodies.Take(most/4*3))
 	var full *memory.FullError
 	if err := bodies.Take(small + 1); !errors.As(err, &full) {
-		t.Fatalf("a large claim of the last quarter: %v", err)
+		t.Fatalf("large claim in the last quarter: got %v", err)
 	}
 	if want := (memory.FullError{Account: "bodies", Asked: small + 1, Used: most / 4 * 3, Limit: most / 4 * 3, Shared: true}); *full != want {
-		t.Errorf("refused with %+v, want %+v", *full, want)
+		t.Errorf("got error %+v, want %+v", *full, want)
 	}
 	for range most / 4 / small {
 		must(t, readers.Take(small))
 	}
 	if err := readers.Take(1); !errors.Is(err, memory.ErrFull) {
-		t.Errorf("a small claim of nothing: %v", err)
+		t.Errorf("small claim: got error %v", err)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestRunningWorkGoesOn(t *testing.T) {
 	}
 	want := "25 of the 10 bytes of memory of this node are in use"
 	if err := conversations.Full(); !errors.Is(err, memory.ErrFull) || err.Error() != want {
-		t.Errorf("new work beside it: %v, want %s", err, want)
+		t.Errorf("concurrent new work: got %v, want %s", err, want)
 	}
 	calls.Add(-16)
 	must(t, conversations.Full())
@@ -84,7 +84,7 @@ func TestGivingBackTooMuchPanics(t *testing.T) {
 	a := memory.New(10).Account("bodies", 0)
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic")
+			t.Error("got no panic")
 		}
 	}()
 	a.Add(-1)
@@ -99,10 +99,10 @@ func TestNothingBoundsNothing(t *testing.T) {
 	a.Turn(1 << 40) // never released
 	a.Turn(1 << 40)()
 	if !a.Room(1 << 40) {
-		t.Error("a budget that is not there bounds")
+		t.Error("nil budget: got an error, want no limit")
 	}
 	if a.Used() != 0 || b.Limit() != 0 || b.Usage() != nil || b.Waiting() != 0 {
-		t.Error("a budget that is not there counts")
+		t.Error("nil budget: got held bytes, want 0")
 	}
 	unbounded := memory.New(0).Account("bodies", 0)
 	must(t, unbounded.Take(1<<40))
@@ -126,7 +126,7 @@ func TestConcurrentTakes(t *testing.T) {
 	}
 	wg.Wait()
 	if got := a.Used(); got != 0 {
-		t.Errorf("%d bytes are held by nobody", got)
+		t.Errorf("got %d bytes held after all releases, want 0", got)
 	}
 }
 

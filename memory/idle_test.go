@@ -54,11 +54,11 @@ func TestIdleGivesWay(t *testing.T) {
 		want []string
 		held int64
 	}{
-		{"what fits stays", func(s *shelf) { s.keep("a", 60); s.keep("b", 40) }, nil, 100},
+		{"fitting entries stay", func(s *shelf) { s.keep("a", 60); s.keep("b", 40) }, nil, 100},
 		{"the one used least recently goes", func(s *shelf) { s.keep("a", 60); s.keep("b", 40); s.keep("c", 1) }, []string{"a"}, 41},
 		{"as many as must", func(s *shelf) { s.keep("a", 30); s.keep("b", 30); s.keep("c", 90) }, []string{"a", "b"}, 90},
 		{"one that is too large", func(s *shelf) { s.keep("a", 101) }, []string{"a"}, 0},
-		{"what is used does not", func(s *shelf) { s.keep("a", 60); s.keep("b", 40); s.kept["a"].Take(); s.keep("c", 60) }, nil, 100},
+		{"used entries are not evicted", func(s *shelf) { s.keep("a", 60); s.keep("b", 40); s.kept["a"].Take(); s.keep("c", 60) }, nil, 100},
 		{"it comes back in front", func(s *shelf) {
 			s.keep("a", 50)
 			s.keep("b", 50)
@@ -66,10 +66,10 @@ func TestIdleGivesWay(t *testing.T) {
 			s.keep("a", 50)
 			s.keep("c", 50)
 		}, []string{"b"}, 100},
-		{"what grows counts", func(s *shelf) { s.keep("a", 50); s.keep("b", 50); s.kept["b"].Add(1) }, []string{"a"}, 51},
-		{"what shrinks does", func(s *shelf) { s.keep("a", 90); s.kept["a"].Add(-50); s.keep("b", 60) }, nil, 100},
-		{"what is taken counts for nothing", func(s *shelf) { s.keep("a", 90); s.kept["a"].Take(); s.kept["a"].Add(500); s.kept["a"].Take() }, nil, 0},
-		{"what gives way by another rule takes of it", func(s *shelf) { s.keep("a", 50); s.Add(60) }, []string{"a"}, 60},
+		{"growth counts", func(s *shelf) { s.keep("a", 50); s.keep("b", 50); s.kept["b"].Add(1) }, []string{"a"}, 51},
+		{"shrinking counts", func(s *shelf) { s.keep("a", 90); s.kept["a"].Add(-50); s.keep("b", 60) }, nil, 100},
+		{"taken entries do not count", func(s *shelf) { s.keep("a", 90); s.kept["a"].Take(); s.kept["a"].Add(500); s.kept["a"].Take() }, nil, 0},
+		{"other evictable bytes reduce the limit", func(s *shelf) { s.keep("a", 50); s.Add(60) }, []string{"a"}, 60},
 		{"and goes by no other", func(s *shelf) { s.Add(150) }, nil, 150},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestIdleGivesWay(t *testing.T) {
 				k.Take()
 			}
 			if gone := s.gone(i); c.held <= 100 && gone != nil {
-				t.Errorf("%v gave way after all", gone)
+				t.Errorf("got evictions %v, want none", gone)
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func idleOfATightNode(t *testing.T) {
 	s.keep("b", 1)
 	time.Sleep(time.Second)
 	if gone := s.gone(i); gone != nil {
-		t.Errorf("%v gave way to nobody", gone)
+		t.Errorf("got evictions %v, want none without a request", gone)
 	}
 	must(t, work.Take(1))
 	s.keep("c", 1)
@@ -135,13 +135,13 @@ func idleOfATightNode(t *testing.T) {
 	time.Sleep(time.Second)
 	synctest.Wait()
 	if diff := cmp.Diff([]string{"c"}, s.went()); diff != "" {
-		t.Errorf("gave way while nobody asked (-want +got):\n%s", diff)
+		t.Errorf("evictions without a request (-want +got):\n%s", diff)
 	}
 	work.Add(-1)
 	s.keep("d", 1)
 	time.Sleep(time.Second)
 	if gone := s.gone(i); gone != nil {
-		t.Errorf("%v gave way when there was room again", gone)
+		t.Errorf("got evictions %v, want none with room", gone)
 	}
 	if diff := cmp.Diff([]memory.IdleUsage{{Consumer: "things", Held: 1, Tight: 3}}, i.Usage()); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
@@ -176,19 +176,19 @@ func TestDropMayKeep(t *testing.T) {
 	s.Keep(1, func() {})
 	i.Trim()
 	if u := i.Usage()[0]; u.Held != 2 || again != 1 {
-		t.Errorf("%+v after %d drops", u, again)
+		t.Errorf("got %+v after %d drops", u, again)
 	}
 }
 
 func TestNoIdleKeepsNothing(t *testing.T) {
 	var none *memory.Idle
 	s := none.Shelf("things")
-	k := s.Keep(1, func() { t.Error("it gave way") })
+	k := s.Keep(1, func() { t.Error("got an eviction, want none") })
 	k.Add(1 << 40)
 	s.Add(1 << 40)
 	none.Trim()
 	k.Take()
 	if none.Usage() != nil {
-		t.Error("it counts")
+		t.Error("got held bytes, want 0")
 	}
 }

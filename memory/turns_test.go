@@ -24,7 +24,7 @@ func TestTurns(t *testing.T) {
 		}()
 		synctest.Wait()
 		if began || b.Waiting() != 1 {
-			t.Errorf("began %t, %d wait; all turns are taken", began, b.Waiting())
+			t.Errorf("without free turns: got began %t, %d waiting", began, b.Waiting())
 		}
 		bodies.Turn(short)()
 
@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 		}
 		synctest.Wait()
 		if !began || b.Waiting() != 0 {
-			t.Errorf("began %t, %d wait; there are turns again", began, b.Waiting())
+			t.Errorf("with free turns: got began %t, %d waiting", began, b.Waiting())
 		}
 	})
 }

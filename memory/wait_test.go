@@ -33,11 +33,11 @@ func TestWait(t *testing.T) {
 				t.Errorf("got %d KiB used and %d waiters, want %d and %d", got/kib, outputs.Waiters(), used, waiters)
 			}
 			if len(granted) != len(want) {
-				t.Fatalf("granted %q, want %q", granted, want)
+				t.Fatalf("got grants %q, want %q", granted, want)
 			}
 			for i := range want {
 				if granted[i] != want[i] {
-					t.Errorf("granted %q, want %q", granted, want)
+					t.Errorf("got grants %q, want %q", granted, want)
 				}
 			}
 			granted = nil

@@ -59,11 +59,11 @@ func TestContentIsBounded(t *testing.T) {
 		case *observability.TurnMessages:
 			bound = 10*observability.DefaultContentBytes + calls*256
 			if n := len(p.ToolResults); n != calls || !p.ToolResults[n-1].Truncated {
-				t.Errorf("%d results, want %d, the last one without its text", n, calls)
+				t.Errorf("got %d results, want %d, the last one without its text", n, calls)
 			}
 		}
 		if len(line) > bound || observability.Size(e) > bound || !utf8.Valid(line) || strings.ContainsRune(string(line), utf8.RuneError) {
-			t.Errorf("an event %s of %d bytes, %d by Size, want at most %d and whole characters", e.Type, len(line), observability.Size(e), bound)
+			t.Errorf("event %s: got %d bytes, %d by Size, want at most %d and valid UTF-8", e.Type, len(line), observability.Size(e), bound)
 		}
 	}
 }
@@ -71,6 +71,6 @@ func TestContentIsBounded(t *testing.T) {
 func checkBeginning(t *testing.T, resultBytes, shown string) {
 	t.Helper()
 	if len(shown) < observability.DefaultContentBytes-utf8.UTFMax || !strings.HasPrefix(resultBytes, shown) {
-		t.Errorf("%d bytes are shown, which are not the beginning of what was said", len(shown))
+		t.Errorf("got %d bytes that are not a prefix of the text", len(shown))
 	}
 }

@@ -79,7 +79,7 @@ func TestBufferWritesInOrderAndGroups(t *testing.T) {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}
 		if c := b.Counts(); c.Emitted != 10 || c.Stored != 10 || c.Waiting != 0 || c.Dropped != 0 {
-			t.Errorf("counts %+v", c)
+			t.Errorf("got counts %+v", c)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestBufferKeepsOffWhatAStuckSinkHas(t *testing.T) {
 		close(stuck)
 		for i, e := range <-seen {
 			if e.Index != int64(i) || e.Payload == nil {
-				t.Errorf("event %d became %+v", i, e)
+				t.Errorf("event %d: got %+v", i, e)
 			}
 		}
 	})
@@ -199,7 +199,7 @@ func TestBufferTriesAgainThenDrops(t *testing.T) {
 		stop()
 		for _, msg := range []string{"sink write failed", "sink recovered"} {
 			if n := strings.Count(log.String(), msg); n != 1 {
-				t.Errorf("%q is logged %d times, want once:\n%s", msg, n, log.String())
+				t.Errorf("%q: got %d log records, want 1:\n%s", msg, n, log.String())
 			}
 		}
 	})
@@ -250,7 +250,7 @@ func TestBufferContainsPanics(t *testing.T) {
 		b.Put(deltas(3)...)
 		stop()
 		if c := b.Counts(); c.Stored != 1 || c.Dropped != 2 || c.Failures != 6 {
-			t.Errorf("counts %+v", c)
+			t.Errorf("got counts %+v", c)
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestBufferDrainsAtTheEnd(t *testing.T) {
 		}
 		b.Put(deltas(5)...)
 		if c := b.Counts(); c.Emitted != 1005 || c.Stored != 1000 || c.Dropped != 5 || c.Waiting != 0 {
-			t.Errorf("counts after the end: %+v", c)
+			t.Errorf("got counts after the end %+v", c)
 		}
 	})
 }
@@ -291,15 +291,15 @@ func TestBufferEndsWithADeadSink(t *testing.T) {
 		synctest.Wait()
 		b.Put(deltas(500)...)
 		if c := b.Counts(); c.Waiting != 110 || c.Dropped != 490 {
-			t.Errorf("counts with a dead sink: %+v", c)
+			t.Errorf("got counts with a failed sink %+v", c)
 		}
 		begin := time.Now()
 		stop()
 		if took := time.Since(begin); took != 3*time.Second {
-			t.Errorf("Run returned %v after the end of its context, want the 3 s of the drain", took)
+			t.Errorf("got return %v after the end of the context, want the 3 s of the drain", took)
 		}
 		if c := b.Counts(); c.Emitted != 600 || c.Dropped != 600 || c.Waiting != 0 || c.DroppedBy[observability.TypeTextDelta] != 600 {
-			t.Errorf("counts at the end: %+v", c)
+			t.Errorf("got counts at the end %+v", c)
 		}
 	})
 }
@@ -319,10 +319,10 @@ func TestBufferEndsWithoutADeafSink(t *testing.T) {
 		begin := time.Now()
 		stop()
 		if took := time.Since(begin); took != 4*time.Second {
-			t.Errorf("Run returned %v after the end of its context, want the 3 s of the drain and one more", took)
+			t.Errorf("got return %v after the end of the context, want the 3 s of the drain and one more", took)
 		}
 		if c := b.Counts(); c.Emitted != 100 || c.Dropped != 100 || c.Waiting != 0 {
-			t.Errorf("counts at the end: %+v", c)
+			t.Errorf("got counts at the end %+v", c)
 		}
 		close(deaf)
 	})
@@ -343,7 +343,7 @@ func TestBufferBoundsOneWrite(t *testing.T) {
 		b.Put(delta(0, "x"))
 		time.Sleep(3 * time.Second)
 		if c := b.Counts(); c.Stored != 1 || c.Failures != 1 {
-			t.Errorf("counts %+v", c)
+			t.Errorf("got counts %+v", c)
 		}
 		stop()
 	})

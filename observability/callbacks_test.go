@@ -26,7 +26,7 @@ func TestObserverCallsTheFunctionOfTheType(t *testing.T) {
 		return func(args []reflect.Value) []reflect.Value {
 			env, payload := args[0].Interface().(*observability.Envelope), args[1].Interface().(observability.Payload)
 			if want := reflect.TypeOf(payload).Elem().Name(); want != name || env.Type != payload.EventType() {
-				t.Errorf("%s was called with a payload of %s and the envelope of %s", name, want, env.Type)
+				t.Errorf("%s: got payload %s and envelope %s", name, want, env.Type)
 			}
 			got = append(got, env.ID)
 			return nil
@@ -56,7 +56,7 @@ func TestObserverCallsTheFunctionOfTheType(t *testing.T) {
 		t.Errorf("any event (-want +got):\n%s", diff)
 	}
 	if types := len(observability.Types()); funcs != types {
-		t.Errorf("%d functions for %d types", funcs, types)
+		t.Errorf("got %d functions for %d types", funcs, types)
 	}
 }
 
@@ -83,10 +83,10 @@ func TestObserverContainsPanics(t *testing.T) {
 		t.Error(err)
 	}
 	if want := []observability.Type{"idle", "tool", "tool"}; !slices.Equal(seen, want) {
-		t.Errorf("functions saw %q, want %q", seen, want)
+		t.Errorf("got calls %q, want %q", seen, want)
 	}
 	if n := strings.Count(log.String(), "observer panicked"); n != 3 {
-		t.Errorf("%d panics are logged, want 3:\n%s", n, log.String())
+		t.Errorf("got %d logged panics, want 3:\n%s", n, log.String())
 	}
 	o.Logger = nil
 	if err := o.Write(t.Context(), events); err != nil {
@@ -98,10 +98,10 @@ func TestObserverDoesNotBeginWhenTheContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := &observability.Callbacks{Any: func(observability.Event) { cancel() }}
 	if err := o.Write(ctx, sinktest.Sample()[:2]); err != nil {
-		t.Errorf("a Write that had begun: %v", err)
+		t.Errorf("started Write: got %v", err)
 	}
 	if err := o.Write(ctx, sinktest.Sample()[:2]); !errors.Is(err, context.Canceled) {
-		t.Errorf("a Write after the end of its context: %v", err)
+		t.Errorf("Write after the end of its context: got %v", err)
 	}
 }
 

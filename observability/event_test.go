@@ -76,7 +76,7 @@ func TestGoldenEvents(t *testing.T) {
 	}
 	for _, f := range files {
 		if !slices.Contains(names, f.Name()) {
-			t.Errorf("golden file %s is of no type", f.Name())
+			t.Errorf("golden file %s has no event type", f.Name())
 		}
 	}
 }
@@ -92,16 +92,16 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		var e observability.Event
 		if err := e.UnmarshalJSON([]byte(line)); err == nil || e.Payload != nil {
-			t.Errorf("%s: error %v, event %+v", name, err, e)
+			t.Errorf("%s: got error %v, event %+v", name, err, e)
 		}
 	}
 	var unknown *observability.UnknownTypeError
 	var e observability.Event
 	if err := e.UnmarshalJSON([]byte(`{"v":3,"type":"nap"}`)); !errors.As(err, &unknown) || unknown.Type != "nap" {
-		t.Errorf("a type of another release: %v", err)
+		t.Errorf("type of another release: got %v", err)
 	}
 	if err := e.UnmarshalJSON([]byte(`{"v":3,"type":"idle","mood":"good"}`)); err != nil {
-		t.Errorf("a field of another release: %v", err)
+		t.Errorf("field of another release: got %v", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestEncodeRefuses(t *testing.T) {
 		"another type's payload": {Envelope: idle, Payload: &observability.Idle{}},
 	} {
 		if b, err := e.AppendJSON([]byte("before")); err == nil || !strings.HasPrefix(string(b), "before") {
-			t.Errorf("%s: %q, %v", name, b, err)
+			t.Errorf("%s: got %q, %v", name, b, err)
 		}
 	}
 }
@@ -140,27 +140,27 @@ func FuzzEvent(f *testing.F) {
 			return
 		}
 		if observability.Size(e) <= 0 {
-			t.Errorf("size %d", observability.Size(e))
+			t.Errorf("got size %d", observability.Size(e))
 		}
 		line, err := e.AppendJSON(nil)
 		if err != nil {
-			t.Fatalf("encode what was decoded of %q: %v", data, err)
+			t.Fatalf("encode the decoded event of %q: %v", data, err)
 		}
 		if bytes.IndexByte(line, '\n') >= 0 {
-			t.Fatalf("more than a line: %q", line)
+			t.Fatalf("got more than a line: %q", line)
 		}
 		var back observability.Event
 		if err := back.UnmarshalJSON(line); err != nil {
 			t.Fatalf("decode %q: %v", line, err)
 		}
 		if !cmp.Equal(e.Envelope, back.Envelope) {
-			t.Errorf("envelope\n%+v, want\n%+v", back.Envelope, e.Envelope)
+			t.Errorf("got envelope\n%+v, want\n%+v", back.Envelope, e.Envelope)
 		}
 		// Compare encoded payloads: an empty map equals none, and the JSON of a request has no spaces
 		// then.
 		again, err := back.AppendJSON(nil)
 		if err != nil || !bytes.Equal(line, again) {
-			t.Errorf("encoded again (%v):\n%s, want\n%s", err, again, line)
+			t.Errorf("encoded again (%v): got\n%s, want\n%s", err, again, line)
 		}
 	})
 }

@@ -42,11 +42,11 @@ func TestMistakesOfASink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, act := range mistakes() {
 			if name, err := observability.NameOf(mistaken{act}); err == nil {
-				t.Errorf("a name that %s: got %q", what, name)
+				t.Errorf("Name %s: got %q", what, name)
 			}
 			err := <-observability.Attempt(t.Context(), mistaken{act}, nil, time.Second)
 			if err == nil || err.Error() == "" || errors.Is(err, io.EOF) {
-				t.Errorf("a Write that %s: got %v", what, err)
+				t.Errorf("Write %s: got %v", what, err)
 			}
 			b := observability.NewBuffer(mistaken{act}, &observability.BufferOptions{Logger: slog.New(&badHandler{act})})
 			stop := run(t, b)
@@ -54,7 +54,7 @@ func TestMistakesOfASink(t *testing.T) {
 			time.Sleep(time.Minute)
 			stop()
 			if c := b.Counts(); c.Dropped != 3 || b.Name() != "unnamed" {
-				t.Errorf("a sink that %s: got %q, %+v, want 3 dropped of \"unnamed\"", what, b.Name(), c)
+				t.Errorf("sink %s: got %q, %+v, want 3 dropped of \"unnamed\"", what, b.Name(), c)
 			}
 		}
 	})
@@ -71,7 +71,7 @@ func TestMistakesOfACallback(t *testing.T) {
 			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		}
 		if err := o.Write(t.Context(), deltas(2)); err != nil || seen != 2 || strings.Count(log.String(), "msg=\"observer ") != 2 {
-			t.Errorf("a callback that %s: got %v, %d of 2 others called, the log:\n%s", what, err, seen, log.String())
+			t.Errorf("callback %s: got %v, %d of 2 others called, log:\n%s", what, err, seen, log.String())
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestProjectWithoutOrigin(t *testing.T) {
 	}}
 	for _, e := range observability.Project(observability.Source{Key: "k"}, b, nil) {
 		if e.Operation != "" && e.Operation != "op_2" {
-			t.Errorf("%s has the operation %q", e.Type, e.Operation)
+			t.Errorf("%s: got operation %q", e.Type, e.Operation)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestPostsAreShownWithoutSecrets(t *testing.T) {
 		} {
 			events := observability.Project(observability.Source{Key: "key", Agent: "a"}, conversation.Batch{Records: []conversation.Record{r}}, &observability.ProjectOptions{})
 			if len(events) != 1 || events[0].Submission != "sub_1" || events[0].Payload.(*observability.Post).Target != want {
-				t.Errorf("%T to %s: %+v", r, target, events)
+				t.Errorf("%T to %s: got %+v", r, target, events)
 			}
 		}
 	}

@@ -84,10 +84,10 @@ func (q *Queue) Put(events ...Event) {
 	waiting, many := q.counts.Waiting, q.many()
 	q.mu.Unlock()
 	if waiting > 0 {
-		nudge(q.ready)
+		signal(q.ready)
 	}
 	if many {
-		nudge(q.full)
+		signal(q.full)
 	}
 }
 
@@ -155,7 +155,7 @@ func (q *Queue) take(into []Event, limit int) []Event {
 	q.counts.Taken += int64(n)
 	q.counts.Waiting -= n
 	if q.counts.Waiting > 0 {
-		nudge(q.ready)
+		signal(q.ready)
 	}
 	return out
 }
@@ -181,7 +181,7 @@ func (q *Queue) filled() bool {
 	return q.many()
 }
 
-func nudge(c chan<- struct{}) {
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // a value is pending already

@@ -71,7 +71,7 @@ func TestQueueRefusesTheNewest(t *testing.T) {
 	}
 	q.Put(delta(7, "x"))
 	if got := indexes(q.Take(9)); !slices.Equal(got, []int{7}) {
-		t.Errorf("taken %v, want what was put once there was room", got)
+		t.Errorf("got %v, want the event added when there was room", got)
 	}
 }
 
@@ -83,11 +83,11 @@ func TestQueueIsBoundedByBytes(t *testing.T) {
 		t.Errorf("taken %v, want 1 and 2, which fill the bytes", got)
 	}
 	if c := q.Counts(); c.Bytes != 0 || c.Waiting != 0 || c.Dropped != 2 {
-		t.Errorf("counts of an empty queue: %+v", c)
+		t.Errorf("empty queue: got counts %+v", c)
 	}
 	q.Put(large)
 	if got := q.Take(0); len(got) != 1 {
-		t.Error("the bytes of what was taken are not free again")
+		t.Error("bytes of taken events are not released")
 	}
 }
 
@@ -104,25 +104,25 @@ func TestQueueKeepsOrder(t *testing.T) {
 		got = append(got, indexes(part)...)
 	}
 	if !slices.Equal(got, upTo(0, len(events))) {
-		t.Errorf("%d events came out of order or were lost", len(events))
+		t.Errorf("got %d events, some out of order or lost", len(events))
 	}
 }
 
 func TestQueueIsReadyWhileEventsWait(t *testing.T) {
 	q := observability.NewQueue(0, 0)
 	if q.Put(); ready(q) {
-		t.Error("an empty queue is ready")
+		t.Error("empty queue: got ready")
 	}
 	q.Put(deltas(3)...)
 	q.Put(delta(3, "x"))
 	for n := 4; n > 0; n -= 2 {
 		if !ready(q) {
-			t.Errorf("%d events wait, and the queue is not ready", n)
+			t.Errorf("%d queued events: got not ready", n)
 		}
 		q.Take(2)
 	}
 	if ready(q) {
-		t.Error("the queue is ready after the last event was taken")
+		t.Error("queue without events: got ready")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestClosedQueueGivesWhatWaits(t *testing.T) {
 		t.Errorf("taken %v", got)
 	}
 	if c := q.Counts(); c.Emitted != 3 || c.Taken != 2 || c.Dropped != 1 {
-		t.Errorf("counts %+v", c)
+		t.Errorf("got counts %+v", c)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestPutNeverBlocks(t *testing.T) {
 	}
 	wg.Wait()
 	if c := q.Counts(); c.Emitted != writers*each || c.Waiting != room || c.Dropped != writers*each-room {
-		t.Errorf("counts %+v", c)
+		t.Errorf("got counts %+v", c)
 	}
 }
 
@@ -172,12 +172,12 @@ func TestQueueCountsAddUp(t *testing.T) {
 	for i := 0; i < 2000; i++ {
 		taken += len(q.Take(11))
 		if c := q.Counts(); c.Emitted != c.Taken+c.Dropped+int64(c.Waiting) || c.Taken != int64(taken) {
-			t.Fatalf("counts do not add up: %+v, taken %d", c, taken)
+			t.Fatalf("got counts %+v that do not add up, taken %d", c, taken)
 		}
 	}
 	wg.Wait()
 	if c := q.Counts(); c.Emitted != 4*500*7 || c.DroppedBy[observability.TypeTextDelta] != c.Dropped {
-		t.Errorf("counts %+v", c)
+		t.Errorf("got counts %+v", c)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestSizeFollowsTheText(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size := observability.Size(e); size < len(line)/2 || size > 4096+len(line) {
-			t.Errorf("%s: size %d, its line has %d bytes", e.Type, size, len(line))
+			t.Errorf("%s: got size %d, line has %d bytes", e.Type, size, len(line))
 		}
 	}
 	long := strings.Repeat("x", 100_000)
@@ -214,7 +214,7 @@ func TestSizeFollowsTheText(t *testing.T) {
 		&observability.Log{Attributes: map[string]any{"a": map[string]any{"b": long}}},
 	} {
 		if size := observability.Size(observability.Event{Payload: p}); size < len(long) || size > len(long)+2000 {
-			t.Errorf("%s: size %d with a text of %d bytes", p.EventType(), size, len(long))
+			t.Errorf("%s: got size %d with a text of %d bytes", p.EventType(), size, len(long))
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (d *describer) of(t *testing.T, typ reflect.Type) object {
 		}
 		return object{"$ref": "#/$defs/" + typ.Name()}
 	}
-	t.Fatalf("no schema is known for %s", typ)
+	t.Fatalf("missing schema for %s", typ)
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (d *describer) structOf(t *testing.T, typ reflect.Type) object {
 	for i := range typ.NumField() {
 		name, option, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 		if name == "" || name == "-" {
-			t.Fatalf("field %s.%s has no name in JSON", typ, typ.Field(i).Name)
+			t.Fatalf("field %s.%s has no JSON name", typ, typ.Field(i).Name)
 		}
 		properties[name] = d.of(t, typ.Field(i).Type)
 		if option == "" {
@@ -93,7 +93,7 @@ func describe(t *testing.T) []byte {
 		properties := payload["properties"].(object)
 		for name := range properties {
 			if envelope[name] != nil {
-				t.Errorf("%s has the field %s, which the envelope has", typ, name)
+				t.Errorf("%s: field %s repeats a field of the envelope", typ, name)
 			}
 		}
 		properties["type"] = object{"const": typ}
@@ -116,7 +116,7 @@ func TestSchemaIsThatOfTheStructs(t *testing.T) {
 	want := describe(t)
 	golden(t, filepath.Join("schema", "v3.json"), want)
 	if !*rewrite && !bytes.Equal(observability.Schema(), want) {
-		t.Error("Schema is not that of the file")
+		t.Error("Schema differs from the file")
 	}
 }
 
@@ -187,11 +187,11 @@ func TestSchemaRefuses(t *testing.T) {
 			t.Fatalf("%s is not in %s", old, line)
 		}
 		if validate(t, s, bad) == nil {
-			t.Errorf("accepted with %s: %s", changed, bad)
+			t.Errorf("%s: got no error for %s", changed, bad)
 		}
 	}
 	more := bytes.Replace(line, []byte(`"v":3`), []byte(`"v":3,"mood":"good"`), 1)
 	if err := validate(t, s, more); err != nil {
-		t.Errorf("a field of a later release is refused: %v", err)
+		t.Errorf("field of a later release: got %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		case c.want == "" && (err != nil || to == nil):
 			t.Errorf("%s: %v", name, err)
 		case c.want != "" && (!errors.As(err, &unknown) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
 }
@@ -72,11 +72,11 @@ func TestFindContainsTheCheck(t *testing.T) {
 func TestCheck(t *testing.T) {
 	deliver := outbox.Func(func(context.Context, outbox.Post) error { return nil })
 	for name, target := range map[string]outbox.Target{
-		"": deliver, "a b": deliver, "https://x": deliver, "ä": deliver, strings.Repeat("x", 65): deliver, "nobody": nil,
+		"": deliver, "a b": deliver, "https://x": deliver, "ä": deliver, strings.Repeat("x", 65): deliver, "nil": nil,
 	} {
 		r := outbox.Routes{Targets: map[string]outbox.Target{name: target}}
 		if err := r.Check(); err == nil {
-			t.Errorf("%q is taken", name)
+			t.Errorf("target name %q: got no error", name)
 		}
 	}
 	r := outbox.Routes{Targets: map[string]outbox.Target{"Ledger-1_a.b": deliver}}
@@ -100,7 +100,7 @@ func TestCheckNotices(t *testing.T) {
 		want         string // of the error
 	}{
 		"nothing":                 {nil, nil, ""},
-		"what is there":           {[]string{"ledger", "slack"}, []string{"ledger", "https://example.com", "https://*.example.com"}, ""},
+		"known targets":           {[]string{"ledger", "slack"}, []string{"ledger", "https://example.com", "https://*.example.com"}, ""},
 		"unknown":                 {[]string{"legder"}, nil, `unknown target "legder"; add it to webhooks.targets or to the program's targets; configured targets: channels.x, ledger, slack`},
 		"unknown and open":        {nil, []string{"legder"}, "unknown target"},
 		"a host that is not":      {nil, []string{"https://evil.example"}, "it is evil"},

@@ -143,7 +143,7 @@ func TestAggregates(t *testing.T) {
 		{want.active, place + ", [conversations, submissions, durable_events] FROM active_hourly"},
 	} {
 		if len(test.want) < 10 {
-			t.Fatalf("the traffic is too poor for %s", test.query)
+			t.Fatalf("the traffic has no rows for %s", test.query)
 		}
 		if diff := cmp.Diff(test.want, readFigures(t, s, o, test.query)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.query, diff)
@@ -175,7 +175,7 @@ func readFigures(t *testing.T, s *clickhousetest.Server, o clickhouse.Options, q
 			t.Fatal(err)
 		}
 		if got[key] != nil {
-			t.Errorf("%s is there twice", key)
+			t.Errorf("%s: duplicate key", key)
 		}
 		got[key] = values
 	}

@@ -106,10 +106,10 @@ func TestFalseAnswers(t *testing.T) {
 			}
 			f.on.Store(false)
 			if f.asked.Swap(0) < 2 {
-				t.Fatal("the server was asked without a false answer")
+				t.Fatal("got no request with a false response")
 			}
 			if err := sink.Write(t.Context(), events); err != nil {
-				t.Fatalf("Write again: %v", err)
+				t.Fatalf("second Write: got %v", err)
 			}
 			sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 		})

@@ -52,7 +52,7 @@ func TestPatientConn(t *testing.T) {
 				}
 				n, err := conn.Write(make([]byte, long))
 				if took := time.Since(began); !errors.Is(err, c.want) || took != c.after || (err == nil) != (n == long) {
-					t.Errorf("%d bytes after %v: %v; want %v after %v", n, took, err, c.want, c.after)
+					t.Errorf("%d bytes: got %[3]v after %[2]v, want %[4]v after %[5]v", n, took, err, c.want, c.after)
 				}
 				if c.want != nil || c.until > 0 {
 					return
@@ -61,7 +61,7 @@ func TestPatientConn(t *testing.T) {
 				time.Sleep(time.Hour)
 				server.Go(func() { _, _ = theirs.Read(make([]byte, 1)) })
 				if _, err := ours.Write([]byte("x")); err != nil {
-					t.Errorf("a later write past it: %v", err)
+					t.Errorf("write after the deadline: got %v", err)
 				}
 			})
 		})

@@ -37,7 +37,7 @@ func TestDictionary(t *testing.T) {
 			t.Fatal(err)
 		}
 		if to.Rows() != len(want) {
-			t.Fatalf("%d values: %d rows, want %d", n, to.Rows(), len(want))
+			t.Fatalf("%d values: got %d rows, want %d", n, to.Rows(), len(want))
 		}
 		for i := range want {
 			if got := to.Row(i, false); got != want[i] {
@@ -81,7 +81,7 @@ func TestFillEndsWithItsContext(t *testing.T) {
 		events = append(events, sinktest.Sample()...)
 	}
 	if err := f.fill(ctx, batch, cs, events, false); !errors.Is(err, context.Canceled) || batch.n != 1 {
-		t.Errorf("%d parts were sent: %v", batch.n, err)
+		t.Errorf("got %d parts, error %v", batch.n, err)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestBrief(t *testing.T) {
 			}
 		}
 		if brief(e.Type) && len(left) > 0 {
-			t.Errorf("inserts of %s leave out %v", e.Type, left)
+			t.Errorf("inserts of %s: missing columns %v", e.Type, left)
 		}
 	}
 }

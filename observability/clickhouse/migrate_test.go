@@ -57,7 +57,7 @@ func TestMigrateFromEmpty(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Exec(t.Context(), "DROP DATABASE IF EXISTS "+o.Database+" SYNC") })
 			db := open(t, o)
 			if err := db.Check(t.Context()); !errors.Is(err, clickhouse.ErrNoSchema) {
-				t.Errorf("Check of an empty database: %v, want %v", err, clickhouse.ErrNoSchema)
+				t.Errorf("Check of an empty database: got %v, want %v", err, clickhouse.ErrNoSchema)
 			}
 			for range 2 {
 				if err := db.Migrate(t.Context(), claims, "n1"); err != nil {
@@ -72,7 +72,7 @@ func TestMigrateFromEmpty(t *testing.T) {
 			}
 			if claims != nil {
 				if left := keys(t, claims); len(left) > 0 {
-					t.Errorf("claims are left: %v", left)
+					t.Errorf("got remaining claims %v, want none", left)
 				}
 			}
 			write(t, db, traffic(3, 1))
@@ -106,7 +106,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 		t.Fatalf("version 1 has %d tables, want 3", got)
 	}
 	if err := db.Check(t.Context()); !errors.Is(err, clickhouse.ErrNoSchema) {
-		t.Errorf("Check of version 1: %v, want %v", err, clickhouse.ErrNoSchema)
+		t.Errorf("Check of version 1: got %v, want %v", err, clickhouse.ErrNoSchema)
 	}
 	write(t, db, events[:9]) // A program of a newer version still writes to version 1.
 	if err := db.Migrate(t.Context(), bucket(t), "n2"); err != nil {
@@ -171,7 +171,7 @@ func TestDeadClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(key, "migrate/") || !strings.HasSuffix(key, "/0001") {
-		t.Fatalf("the first claim is %q", key)
+		t.Fatalf("got first claim %q", key)
 	}
 	conn := direct(t, s, o.Database)
 	if err := conn.Exec(t.Context(), "TRUNCATE TABLE parley_migrations"); err != nil {
@@ -190,13 +190,13 @@ func TestDeadClaim(t *testing.T) {
 		cancel()
 	}
 	if err != nil || calls == 1 {
-		t.Fatalf("after %d calls: %v", calls, err)
+		t.Fatalf("after %d calls: got %v", calls, err)
 	}
 	if got := value(t, conn, "SELECT count() FROM parley_migrations WHERE node = 'n2'"); got != current {
 		t.Errorf("%d migrations are recorded, want %d", got, current)
 	}
 	if left := keys(t, claims); len(left) > 0 {
-		t.Errorf("claims are left: %v", left)
+		t.Errorf("got remaining claims %v, want none", left)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestEmptiedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.Migrate(t.Context(), nil, "n1"); !errors.Is(err, clickhouse.ErrNoSchema) {
-		t.Errorf("of one that is to exist: %v, want %v", err, clickhouse.ErrNoSchema)
+		t.Errorf("missing database: got %v, want %v", err, clickhouse.ErrNoSchema)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestDroppedTable(t *testing.T) {
 	}
 	const remedy = "DROP TABLE parley_migrations"
 	if err := db.Migrate(t.Context(), nil, "n1"); err == nil || !strings.Contains(err.Error(), remedy) {
-		t.Fatalf("Migrate without events_raw: %v, want %s", err, remedy)
+		t.Fatalf("Migrate without events_raw: got %v, want %s", err, remedy)
 	}
 	if err := conn.Exec(t.Context(), remedy+" SYNC"); err != nil {
 		t.Fatal(err)
@@ -273,12 +273,12 @@ func TestReadOnlyUser(t *testing.T) {
 	for _, ro := range []clickhouse.Options{ro, overHTTP(s, ro)} {
 		db := open(t, ro)
 		if !db.ReadOnly() {
-			t.Error("the user is not known to be read-only")
+			t.Error("ReadOnly: got false, want true")
 		}
 		var denied *clickhouse.DeniedError
 		err := db.Migrate(t.Context(), bucket(t), "n1")
 		if !errors.As(err, &denied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS parley_migrations") || !strings.Contains(err.Error(), "GRANT ") {
-			t.Errorf("Migrate without a schema: %v, want a DeniedError that names the statement and the grant", err)
+			t.Errorf("Migrate without a schema: got %v, want a DeniedError with the statement and the grant", err)
 		}
 	}
 
@@ -288,7 +288,7 @@ func TestReadOnlyUser(t *testing.T) {
 	for _, ro := range []clickhouse.Options{ro, overHTTP(s, ro)} {
 		db := open(t, ro)
 		if err := db.Migrate(t.Context(), bucket(t), "n1"); err != nil {
-			t.Errorf("Migrate with the schema: %v", err)
+			t.Errorf("Migrate with the schema: got %v", err)
 		}
 		sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 	}
@@ -296,7 +296,7 @@ func TestReadOnlyUser(t *testing.T) {
 	ro.Database += "_none"
 	var denied *clickhouse.DeniedError
 	if _, err := clickhouse.Open(t.Context(), ro); !errors.As(err, &denied) || !strings.Contains(err.Error(), "CREATE DATABASE") {
-		t.Errorf("Open of a database that is not there: %v, want a DeniedError", err)
+		t.Errorf("Open of a missing database: got %v, want a DeniedError", err)
 	}
 }
 
@@ -313,13 +313,13 @@ func TestNewerSchema(t *testing.T) {
 	}
 	record(current+1, current)
 	if err := errors.Join(db.Migrate(t.Context(), nil, "n1"), db.Check(t.Context())); err != nil {
-		t.Errorf("a newer schema that this version can use: %v", err)
+		t.Errorf("newer compatible schema: got %v", err)
 	}
 	record(current+2, current+1)
 	for _, err := range []error{db.Migrate(t.Context(), nil, "n1"), db.Check(t.Context())} {
 		var newer *clickhouse.NewerSchemaError
 		if !errors.As(err, &newer) {
-			t.Fatalf("a newer schema: %v, want a NewerSchemaError", err)
+			t.Fatalf("newer schema: got %v, want a NewerSchemaError", err)
 		}
 		want := clickhouse.NewerSchemaError{Database: o.Database, Version: current + 2, Known: current, Need: current + 1}
 		if diff := cmp.Diff(want, *newer); diff != "" {
@@ -343,7 +343,7 @@ func TestExpiry(t *testing.T) {
 			want = "position(engine_full, ' TTL ') = 0"
 		}
 		if value(t, conn, "SELECT "+want+" FROM system.tables WHERE database = currentDatabase() AND name = 'events_raw'") != 1 {
-			t.Errorf("with %d days the table has another expiry", days)
+			t.Errorf("%d days: got another expiry of the table", days)
 		}
 	}
 	now := conversation.TimeOf(time.Now())

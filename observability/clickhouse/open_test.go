@@ -30,7 +30,7 @@ func TestOptions(t *testing.T) {
 	} {
 		var connect *clickhouse.ConnectError
 		if _, err := clickhouse.Open(t.Context(), o); err == nil || errors.As(err, &connect) {
-			t.Errorf("Open with %s: %v, want an error before anything is sent", name, err)
+			t.Errorf("Open with %s: got %v, want an error before the first request", name, err)
 		}
 	}
 }
@@ -41,15 +41,15 @@ func TestUnreachable(t *testing.T) {
 		_, err := clickhouse.Open(t.Context(), o)
 		var connect *clickhouse.ConnectError
 		if !errors.As(err, &connect) {
-			t.Fatalf("Open without a server: %v, want a ConnectError", err)
+			t.Fatalf("Open without a server: got %v, want a ConnectError", err)
 		}
 		for _, word := range append(addresses, "port", "is it running") {
 			if !strings.Contains(err.Error(), word) {
-				t.Errorf("the error does not name %q: %v", word, err)
+				t.Errorf("error lacks %q: %v", word, err)
 			}
 		}
 		if strings.Index(err.Error(), connect.Remedy) > strings.Index(err.Error(), connect.Err.Error()) {
-			t.Errorf("the driver speaks before what to do: %v", err)
+			t.Errorf("got the driver's error before the remedy: %v", err)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestUnreachable(t *testing.T) {
 func TestOtherServer(t *testing.T) {
 	const badRequest, alert = "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x46"
 	for _, tt := range []struct {
-		name, says string
+		name, text string
 		o          clickhouse.Options
 		want       string
 	}{
@@ -70,18 +70,18 @@ func TestOtherServer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := tt.o
-			o.DialTimeout, o.Addresses = 10*time.Second, []string{saying(t, tt.says)}
+			o.DialTimeout, o.Addresses = 10*time.Second, []string{textServer(t, tt.text)}
 			_, err := clickhouse.Open(t.Context(), o)
 			var connect *clickhouse.ConnectError
 			if !errors.As(err, &connect) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("Open: %v, want %q and no password", err, tt.want)
+				t.Errorf("Open: got %v, want %q and no password", err, tt.want)
 			}
 		})
 	}
 }
 
 // saying returns the address of a server that sends the same bytes to every client.
-func saying(t *testing.T, words string) string {
+func textServer(t *testing.T, words string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -122,7 +122,7 @@ func TestOtherProtocol(t *testing.T) {
 		_, err := clickhouse.Open(t.Context(), o)
 		var connect *clickhouse.ConnectError
 		if !errors.As(err, &connect) || !strings.Contains(err.Error(), "port of the") {
-			t.Errorf("Open, HTTP %v, at the port of the other protocol: %v, want a ConnectError", o.HTTP, err)
+			t.Errorf("Open, HTTP %v, at the port of the other protocol: got %v, want a ConnectError", o.HTTP, err)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestOtherProtocol(t *testing.T) {
 func TestWrongPassword(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "ops" || password != "wrong" {
-			t.Errorf("sent were the user %q and the password %q", user, password)
+			t.Errorf("got user %q and password %q", user, password)
 		}
 		w.Header().Set("X-ClickHouse-Exception-Code", "516")
 		w.WriteHeader(http.StatusForbidden)
@@ -143,10 +143,10 @@ func TestWrongPassword(t *testing.T) {
 	_, err := clickhouse.Open(t.Context(), clickhouse.Options{Addresses: []string{address}, HTTP: true, Username: "ops", Password: "wrong"})
 	var connect *clickhouse.ConnectError
 	if !errors.As(err, &connect) || !strings.Contains(err.Error(), "check the user and the password") || !strings.Contains(err.Error(), `"ops"`) {
-		t.Errorf("Open with a wrong password: %v, want a ConnectError that says so", err)
+		t.Errorf("Open with a wrong password: got %v, want a ConnectError about the password", err)
 	}
 	if strings.Contains(err.Error(), "wrong") {
-		t.Errorf("the error has the password: %v", err)
+		t.Errorf("error contains the password: %v", err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestOpenEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := clickhouse.Open(ctx, clickhouse.Options{Addresses: []string{noderun.Refusing(t)}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Open with a context that has ended: %v", err)
+		t.Errorf("Open with a canceled context: got %v", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestFailover(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
-		o.Addresses = append([]string{noderun.Refusing(t), saying(t, "")}, o.Addresses...)
+		o.Addresses = append([]string{noderun.Refusing(t), textServer(t, "")}, o.Addresses...)
 		o.DialTimeout = 5 * time.Second
 		write(t, migrated(t, o), traffic(1, 1))
 	}
@@ -192,7 +192,7 @@ func TestTLS(t *testing.T) {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		var untrusted *tls.CertificateVerificationError
 		if _, err := clickhouse.Open(t.Context(), o); !errors.As(err, &untrusted) {
-			t.Errorf("Open, HTTP %v, with a certificate that nobody trusts: %v", o.HTTP, err)
+			t.Errorf("Open, HTTP %v, with an untrusted certificate: got %v", o.HTTP, err)
 		}
 	}
 }

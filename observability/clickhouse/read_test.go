@@ -66,12 +66,12 @@ func TestEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := selected(events, test.include)
 			if len(want) == 0 && name != "none" {
-				t.Fatal("the traffic has no such event")
+				t.Fatal("the traffic lacks the event")
 			}
 			got := read(t, db, test.filter)
 			sameEvents(t, want, got)
 			if !slices.IsSortedFunc(got, inOrder) {
-				t.Error("events are not in order")
+				t.Error("got events out of order")
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestEventsEnd(t *testing.T) {
 		cancel()
 		for _, err := range db.Events(ctx, clickhouse.Filter{}) {
 			if !errors.Is(err, context.Canceled) {
-				t.Fatalf("Events with a context that has ended: %v", err)
+				t.Fatalf("Events with a canceled context: got %v", err)
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func TestEventsEnd(t *testing.T) {
 	empty := open(t, options(t, s, s.Database(t)))
 	for _, err := range empty.Events(t.Context(), clickhouse.Filter{}) {
 		if !errors.Is(err, clickhouse.ErrNoSchema) {
-			t.Errorf("Events without tables: %v, want %v", err, clickhouse.ErrNoSchema)
+			t.Errorf("Events without tables: got %v, want %v", err, clickhouse.ErrNoSchema)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestReadEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		relay.hush(0, cancel)
 		if _, err := db.Summary(ctx, stats.Filter{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("Summary without an answer, HTTP %v: %v, want %v", o.HTTP, err, context.Canceled)
+			t.Errorf("Summary without a response, HTTP %v: got %v, want %v", o.HTTP, err, context.Canceled)
 		}
 	}
 }
@@ -146,14 +146,14 @@ func TestSummary(t *testing.T) {
 		"agent": {Agent: "it's \\ odd?"},
 		"since": {Since: dayStart + 86_400_000},
 		"range": {Agent: "triage", Since: dayStart + 3_600_000, Until: dayStart + 100_000_000},
-		"none":  {Agent: "nobody"},
+		"none":  {Agent: "unknown"},
 	} {
 		want, err := stats.Summarize(each(events), filter)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if name != "none" && (want.Submissions.Failed == 0 || want.Recovered == 0 || len(want.Tools) < 2 || want.CompactionErrors == 0) {
-			t.Fatalf("%s: the traffic is too poor: %+v", name, want)
+			t.Fatalf("%s: the traffic has no values: %+v", name, want)
 		}
 		for _, db := range []*clickhouse.Database{db, web} {
 			got, err := db.Summary(t.Context(), filter)
@@ -164,12 +164,12 @@ func TestSummary(t *testing.T) {
 				t.Errorf("%s (-definitions +sql):\n%s", name, diff)
 			}
 			if newest, err := db.Newest(t.Context()); err != nil || name == "all" && newest != got.Recent[0].Submission {
-				t.Errorf("the newest submission is %q, %v", newest, err)
+				t.Errorf("got newest submission %q, %v", newest, err)
 			}
 		}
 	}
 	if _, err := open(t, options(t, s, s.Database(t))).Summary(t.Context(), stats.Filter{}); !errors.Is(err, clickhouse.ErrNoSchema) {
-		t.Errorf("Summary without tables: %v, want %v", err, clickhouse.ErrNoSchema)
+		t.Errorf("Summary without tables: got %v, want %v", err, clickhouse.ErrNoSchema)
 	}
 }
 

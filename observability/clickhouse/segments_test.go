@@ -64,17 +64,17 @@ func (h *history) exchange(i int) {
 		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: question},
 	})
 	h.text = append(h.text, [3]string{string(asked), "user", question})
-	said := ""
+	answered := ""
 	for n := range 3 {
 		text := fmt.Sprintf("%d.%d ", i, n)
-		said += text
+		answered += text
 		h.append(
 			&conversation.Delta{Message: answer, Kind: conversation.PartReasoning, Text: "hm"},
 			&conversation.Delta{Message: answer, Kind: conversation.PartText, Text: text},
 			&conversation.Delta{Message: "msg_child", Child: "conv_child", Kind: conversation.PartText, Text: "not shown"},
 		)
 	}
-	h.text = append(h.text, [3]string{string(answer), "assistant", said})
+	h.text = append(h.text, [3]string{string(answer), "assistant", answered})
 	usage := conversation.Usage{Input: int64(i), Output: 7, Total: int64(i) + 7}
 	h.append(&conversation.StepCompleted{Message: answer, Turn: "turn", StopReason: "stop", Model: "anthropic/opus", Usage: usage, At: at})
 	day := at.String()[:10]
@@ -131,7 +131,7 @@ func TestSegmentQueries(t *testing.T) {
 	}
 	small, large := string(first.key[:4]), string(second.key[:4])
 	if objects[small+" seg"] == 0 || objects[small+" log"] > 10 || objects[large+" seg"] == 0 || objects[large+" log"] < 60 {
-		t.Fatalf("the bucket has %v, want batches that segments have replaced, and some that they have not", objects)
+		t.Fatalf("got objects %v, want batches covered by segments, and some that are not", objects)
 	}
 	q := segmentQuery{
 		t: t, conn: direct(t, clickhousetest.Start(t), "default"),
@@ -186,7 +186,7 @@ func (q *segmentQuery) totals() (types map[string]int64, tokens map[string][]int
 		err := r.Scan(&kind, &n, &conversations, &bytes)
 		types[kind] = int64(n)
 		if conversations != 2 || bytes < n {
-			q.t.Errorf("%d conversations and %d bytes of %s, want 2 and more", conversations, bytes, kind)
+			q.t.Errorf("got %d conversations and %d bytes of %s, want at least 2", conversations, bytes, kind)
 		}
 		return err
 	})
@@ -205,7 +205,7 @@ func (q *segmentQuery) run(name string, visit func(driver.Rows) error) {
 	q.t.Helper()
 	query, ok := clickhouse.SegmentQueries()[name]
 	if !ok {
-		q.t.Fatalf("there is no query %s", name)
+		q.t.Fatalf("missing query %s", name)
 	}
 	rows, err := q.conn.Query(ch.Context(q.t.Context(), ch.WithParameters(q.parameters)), query)
 	if err != nil {

@@ -68,19 +68,19 @@ func TestRestart(t *testing.T) {
 	}
 	s.Stop()
 	if err := sink.Write(t.Context(), events[half:]); err == nil {
-		t.Fatal("a Write without a server succeeded")
+		t.Fatal("Write without a server: got no error")
 	}
 	if err := s.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := sink.Write(t.Context(), events[half:]); err != nil {
-		t.Fatalf("first Write after the restart: %v", err)
+		t.Fatalf("first Write after the restart: got %v", err)
 	}
 	if err := s.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := sink.Write(t.Context(), events); err != nil {
-		t.Fatalf("first Write after a restart while nobody wrote: %v", err)
+		t.Fatalf("first Write after an idle restart: got %v", err)
 	}
 	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 }
@@ -104,11 +104,11 @@ func TestLostAnswer(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			relay.hush(after, cancel)
 			if err := sink.Write(ctx, events); !errors.Is(err, context.Canceled) {
-				t.Fatalf("Write without an answer, HTTP %v: %v, want %v", o.HTTP, err, context.Canceled)
+				t.Fatalf("Write without a response, HTTP %v: got %v, want %v", o.HTTP, err, context.Canceled)
 			}
 			relay.speak()
 			if err := sink.Write(t.Context(), events); err != nil {
-				t.Fatalf("Write again, HTTP %v: %v", o.HTTP, err)
+				t.Fatalf("second Write, HTTP %v: got %v", o.HTTP, err)
 			}
 			sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 		}
@@ -138,11 +138,11 @@ func TestDeafServer(t *testing.T) {
 	relay.hush(20_000, func() {})
 	err = sink.Write(t.Context(), events)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Write to a server that takes nothing: %v, want %v", err, os.ErrDeadlineExceeded)
+		t.Errorf("Write to a stalled server: got %v, want %v", err, os.ErrDeadlineExceeded)
 	}
 	relay.speak()
 	if err := sink.Write(t.Context(), events[:10]); err != nil {
-		t.Errorf("Write when it does again: %v", err)
+		t.Errorf("Write after the stall: got %v", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestSinkErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := sink.Write(t.Context(), traffic(1, 1)); !errors.Is(err, clickhouse.ErrNoSchema) {
-			t.Errorf("Write without tables, HTTP %v: %v, want %v", o.HTTP, err, clickhouse.ErrNoSchema)
+			t.Errorf("Write without tables, HTTP %v: got %v, want %v", o.HTTP, err, clickhouse.ErrNoSchema)
 		}
 	}
 	sink, err := clickhouse.NewSink(migrated(t, o))
@@ -196,15 +196,15 @@ func TestSinkErrors(t *testing.T) {
 	bad := traffic(200, 1)[:700]
 	bad[600].Payload = nil // In the second chunk.
 	if err := sink.Write(t.Context(), bad); err == nil {
-		t.Error("an event without a payload was stored")
+		t.Error("event without a payload: got no error")
 	}
 	if err := sink.Write(t.Context(), traffic(1, 1)); err != nil {
-		t.Errorf("Write after one that failed: %v", err)
+		t.Errorf("Write after a failed one: got %v", err)
 	}
 	o.Username, o.Password = "readonly", ""
 	var denied *clickhouse.DeniedError
 	if _, err := clickhouse.NewSink(open(t, o)); !errors.As(err, &denied) {
-		t.Errorf("a sink of a user who may only read: %v, want a DeniedError", err)
+		t.Errorf("sink of a read-only user: got %v, want a DeniedError", err)
 	}
 }
 
@@ -222,14 +222,14 @@ func TestPanicsCostNoConnection(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("a payload that is not there was stored")
+					t.Error("nil payload: got no error")
 				}
 			}()
 			_ = sink.Write(t.Context(), bad) // It panics.
 		}()
 	}
 	if err := sink.Write(t.Context(), traffic(1, 1)); err != nil {
-		t.Errorf("Write after panics: %v", err)
+		t.Errorf("Write after panics: got %v", err)
 	}
 }
 

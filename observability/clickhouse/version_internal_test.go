@@ -23,7 +23,7 @@ func TestOldServer(t *testing.T) {
 	d := &Database{version: "24.8.14.10459"}
 	err := d.upgrade(t.Context(), nil, "n1", nil)
 	if want := "clickhouse has version 24.8.14.10459, refreshable views need at least 24.10"; err == nil || err.Error() != want {
-		t.Errorf("upgrade on an old server: %v, want %s", err, want)
+		t.Errorf("upgrade on an old server: got %v, want %s", err, want)
 	}
 }
 
@@ -36,7 +36,7 @@ func TestDeniedReader(t *testing.T) {
 	} {
 		err := d.explain(statement, &ch.Exception{Code: codeAccessDenied})
 		if err == nil || !strings.Contains(err.Error(), "run "+want) {
-			t.Errorf("%s: %v, want %s", statement, err, want)
+			t.Errorf("%s: got %v, want %s", statement, err, want)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func TestRotationKeepsTheNewest(t *testing.T) {
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v: events are not for everybody", info.Mode(), err)
+		t.Errorf("got mode %v, %v, want owner access only", info.Mode(), err)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestTornLines(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			} else if got++; got > want && e.ID != events[2].ID {
-				t.Errorf("event %s after a cut at %d", e.ID, cut)
+				t.Errorf("got event %s after truncation at %d", e.ID, cut)
 			}
 		}
 		if got != want+1 || bad > 1 {
@@ -247,7 +247,7 @@ func TestReadStops(t *testing.T) {
 		errs = append(errs, err)
 	}
 	if len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], broken) {
-		t.Errorf("errors %v, want none and the stream's", errs)
+		t.Errorf("got errors %v, want none and the stream's", errs)
 	}
 	n := 0
 	for range jsonl.Read(strings.NewReader(strings.Repeat(string(line)+"\n", 3))) {
@@ -255,11 +255,11 @@ func TestReadStops(t *testing.T) {
 		break
 	}
 	if n != 1 {
-		t.Errorf("%d events after a break", n)
+		t.Errorf("got %d events after a break", n)
 	}
 	for _, err := range jsonl.ReadFiles(filepath.Join(t.TempDir(), "none", "events.jsonl")) {
 		if !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a folder that is not there: %v", err)
+			t.Errorf("missing folder: got %v", err)
 		}
 	}
 }
@@ -284,31 +284,31 @@ func TestWriterEndsATornLine(t *testing.T) {
 	w := jsonl.NewWriter("stdout", out)
 	events := sinktest.Sample()[:2]
 	if err := w.Write(t.Context(), events); err == nil {
-		t.Fatal("a Write of which a part was taken returned nil")
+		t.Fatal("partial Write: got no error")
 	}
 	write(t, w, events...)
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) != 4 || len(lines[0]) != 10 || lines[3] != "" {
-		t.Errorf("lines %q", lines)
+		t.Errorf("got lines %q", lines)
 	}
 	if w.Name() != "stdout" {
-		t.Errorf("name %q", w.Name())
+		t.Errorf("got name %q", w.Name())
 	}
 }
 
 func TestWriteAfterClose(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "events.jsonl"), &jsonl.Options{Name: "audit"})
 	if f.Name() != "audit" {
-		t.Errorf("name %q", f.Name())
+		t.Errorf("got name %q", f.Name())
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Write(t.Context(), sinktest.Sample()); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("write after close: %v", err)
+		t.Errorf("write after close: got %v", err)
 	}
 	if _, err := jsonl.Open(filepath.Join(t.TempDir(), "none", "events.jsonl"), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("open in a folder that is not there: %v", err)
+		t.Errorf("open in a missing folder: got %v", err)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestWriteRecovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Write(t.Context(), events[1:]); err == nil {
-		t.Fatal("a Write to a folder that is gone returned nil")
+		t.Fatal("Write to a deleted folder: got no error")
 	}
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
@@ -357,19 +357,19 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		if lines := strings.Count(text, "\n") + 1; len(events)+bad > lines {
-			t.Fatalf("%d events and %d bad lines of %d", len(events), bad, lines)
+			t.Fatalf("got %d events and %d bad lines of %d", len(events), bad, lines)
 		}
 		var out strings.Builder
 		write(t, jsonl.NewWriter("out", &out), events...)
 		n := 0
 		for e, err := range jsonl.Read(strings.NewReader(out.String())) {
 			if err != nil || e.ID != events[n].ID {
-				t.Fatalf("event %d came back as %s, %v", n, e.ID, err)
+				t.Fatalf("event %d: got %s, %v", n, e.ID, err)
 			}
 			n++
 		}
 		if n != len(events) {
-			t.Fatalf("%d of %d events came back", n, len(events))
+			t.Fatalf("got %d of %d events", n, len(events))
 		}
 	})
 }

@@ -44,7 +44,7 @@ func TestFileIsAPipe(t *testing.T) {
 		}
 	}
 	if n != len(sample) {
-		t.Errorf("%d events in the pipe, want %d", n, len(sample))
+		t.Errorf("got %d events in the pipe, want %d", n, len(sample))
 	}
 }
 
@@ -71,7 +71,7 @@ func TestFileIsAStuckPipe(t *testing.T) {
 		err := f.Write(ctx, events)
 		// On a slow machine the deadline may pass before the first write.
 		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a Write to a pipe that nobody reads: %v", err)
+			t.Errorf("Write to a pipe without a reader: got %v", err)
 		}
 		cancel()
 	}
@@ -96,10 +96,10 @@ func TestFileIsAStuckPipe(t *testing.T) {
 	<-over
 	for _, e := range events {
 		if !read[e.ID] {
-			t.Errorf("event %s was stored, and cannot be read", e.ID)
+			t.Errorf("stored event %s: got no line", e.ID)
 		}
 	}
 	if torn != 1 {
-		t.Errorf("%d torn lines, want 1", torn)
+		t.Errorf("got %d torn lines, want 1", torn)
 	}
 }

@@ -30,7 +30,7 @@ func TestFailedRotationCostsNothing(t *testing.T) {
 		}
 		_ = f.file.Close() // Its sync fails from now on.
 		if err := f.rotate(); err == nil {
-			t.Fatal("a file that cannot be synced was rotated")
+			t.Fatal("rotation of a file that cannot be synced: got no error")
 		}
 	}
 	if err := f.Write(t.Context(), events[4:]); err != nil {

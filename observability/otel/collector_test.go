@@ -140,7 +140,7 @@ func TestCollector(t *testing.T) {
 	c := newCollector(t)
 	s := sinkTo(t, c)
 	if s.Name() != "otel" {
-		t.Errorf("Name() = %q", s.Name())
+		t.Errorf("got name %q", s.Name())
 	}
 	if err := s.Write(t.Context(), append(plain(caller).events, sinktest.Sample()...)); err != nil {
 		t.Fatal(err)
@@ -149,25 +149,25 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Write(t.Context(), nil); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a Write after Close: %v, want os.ErrClosed", err)
+		t.Errorf("Write after Close: got %v, want os.ErrClosed", err)
 	}
 	if len(c.bad) > 0 {
-		t.Errorf("bad requests: %q", c.bad)
+		t.Errorf("got bad requests %q", c.bad)
 	}
 	want := map[string]int{"chat gpt-5": 2, "invoke_agent support": 1, "invoke_agent researcher": 1, "execute_tool label": 1, "parley.compaction": 1}
 	for name, n := range want {
 		if c.spans[callerTrace+"/"+name] != n {
-			t.Errorf("the collector has %v, want %d of %s", c.spans, n, name)
+			t.Errorf("got spans %v, want %d of %s", c.spans, n, name)
 		}
 	}
 	for _, want := range []string{"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration", "parley.submission.settled", "parley.submission.admission.duration", "parley.submission.queue.duration"} {
 		if !c.metrics[want] {
-			t.Errorf("no metric %s after Close", want)
+			t.Errorf("metric %s is missing after Close", want)
 		}
 	}
 	for _, want := range []string{"service.name=parley", "service.version=1.2.3", "service.instance.id=node1", "deployment.environment.name=test"} {
 		if !c.services[want] {
-			t.Errorf("the resource is %v, want %s in it", c.services, want)
+			t.Errorf("got resource %v, want %s in it", c.services, want)
 		}
 	}
 	if got := c.headers.Get("X-Key"); got != "k" {
@@ -228,9 +228,9 @@ func TestCollectorRefuses(t *testing.T) {
 			var rejected *observability.RejectedError
 			switch is := errors.As(err, &rejected); {
 			case is != (tt.reason != "") || !is && (err != nil) != tt.again:
-				t.Errorf("Write returned %v, want an error: %t, of reason %q", err, tt.again, tt.reason)
+				t.Errorf("got error %v, want an error: %t, of reason %q", err, tt.again, tt.reason)
 			case is && (rejected.Again != tt.again || !tt.again && rejected.Events[tt.reason] != int(tt.want.Rejected) || tt.again && rejected.Events[tt.reason] == 0):
-				t.Errorf("Write rejected %v, again %t; want %d for %q, again %t", rejected.Events, rejected.Again, tt.want.Rejected, tt.reason, tt.again)
+				t.Errorf("got %v rejected, retryable %t; want %d for %q, retryable %t", rejected.Events, rejected.Again, tt.want.Rejected, tt.reason, tt.again)
 			}
 			if want := map[string]int{"too_large": 3}[tt.reason]; c.requests != max(1, want) {
 				t.Errorf("got %d requests, want %d: the caller repeats", c.requests, max(1, want))
@@ -264,7 +264,7 @@ func TestTooLarge(t *testing.T) {
 		events = append(events, turn(i)...)
 	}
 	if err := s.Write(t.Context(), events); err != nil {
-		t.Errorf("Write returned %v, want nil", err)
+		t.Errorf("Write: got %v, want nil", err)
 	}
 	if got := s.Counts(); got.Rejected != 0 || got.Spans != 20 || c.requests < 3 {
 		t.Errorf("got counts %+v after %d requests, want 20 spans in parts", got, c.requests)
@@ -295,7 +295,7 @@ func TestClientOfTheEnvironment(t *testing.T) {
 			s, err := otel.New(t.Context(), &otel.Options{Endpoint: secure.URL})
 			if tt.of != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.of) {
-					t.Errorf("New returned %v, want %q", err, tt.of)
+					t.Errorf("New: got %v, want %q", err, tt.of)
 				}
 				return
 			}
@@ -304,7 +304,7 @@ func TestClientOfTheEnvironment(t *testing.T) {
 			}
 			err = s.Write(t.Context(), turn(1))
 			if (err != nil) != (tt.write != "") || err != nil && !strings.Contains(err.Error(), tt.write) {
-				t.Errorf("Write returned %v, want %q", err, tt.write)
+				t.Errorf("Write: got %v, want %q", err, tt.write)
 			}
 			_ = s.Close(t.Context()) // Metrics have the same fault.
 		})
@@ -333,13 +333,13 @@ func TestCollectorHangs(t *testing.T) {
 	cancel()
 	for range 2 {
 		if err := <-result; !errors.Is(err, context.Canceled) {
-			t.Errorf("Write returned %v, want context.Canceled", err)
+			t.Errorf("Write: got %v, want context.Canceled", err)
 		}
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Close(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close returned %v, want context.Canceled", err)
+		t.Errorf("Close: got %v, want context.Canceled", err)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestFailsHalfway(t *testing.T) {
 		seen = append(seen, strings.Join(f.metrics(t), "\n"))
 	}
 	if seen[0] != seen[1] || seen[1] != seen[2] {
-		t.Errorf("metrics have changed with the tries:\n%s", strings.Join(seen, "\n--\n"))
+		t.Errorf("got different metrics per try:\n%s", strings.Join(seen, "\n--\n"))
 	}
 	if diff := cmp.Diff([]int{512, 512, 177}, down.sizes); diff != "" {
 		t.Errorf("sizes of requests (-want +got):\n%s", diff)
@@ -389,7 +389,7 @@ func TestFailsHalfway(t *testing.T) {
 		ids[s.SpanContext.SpanID().String()]++
 	}
 	if len(ids) != 1201 || len(f.spans.GetSpans()) != 1201 || f.Counts().Spans != 1201 {
-		t.Errorf("%d spans with %d ids, counted %d, want 1201", len(f.spans.GetSpans()), len(ids), f.Counts().Spans)
+		t.Errorf("got %d spans with %d ids, count %d, want 1201", len(f.spans.GetSpans()), len(ids), f.Counts().Spans)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestLargeSpans(t *testing.T) {
 	}
 	f.write(t, s.events)
 	if len(large.sizes) < 3 {
-		t.Errorf("requests of %v spans of 56 KiB, want at most 4 MiB each", large.sizes)
+		t.Errorf("got requests of %v spans of 56 KiB, want at most 4 MiB each", large.sizes)
 	}
 }
 
@@ -411,13 +411,13 @@ func TestOptions(t *testing.T) {
 	for _, endpoint := range []string{"collector:4318", "ftp://a", "http://", "http://user:secret@a", "http://a?b", "http://a b", "::"} {
 		_, err := otel.New(t.Context(), &otel.Options{Endpoint: endpoint})
 		if err == nil {
-			t.Errorf("endpoint %q was accepted", endpoint)
+			t.Errorf("endpoint %q: got no error", endpoint)
 		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error shows a password: %v", err)
+			t.Errorf("error contains a password: %v", err)
 		}
 	}
 	if _, err := otel.New(t.Context(), &otel.Options{MaxOpen: -1}); err == nil {
-		t.Error("a negative MaxOpen was accepted")
+		t.Error("negative MaxOpen: got no error")
 	}
 	s, err := otel.New(t.Context(), nil)
 	if err != nil {
@@ -425,7 +425,7 @@ func TestOptions(t *testing.T) {
 	}
 	for range 2 {
 		if err := s.Close(t.Context()); err != nil {
-			t.Errorf("Close of what never wrote: %v", err)
+			t.Errorf("Close without a Write: got %v", err)
 		}
 	}
 }

@@ -103,25 +103,25 @@ func TestContentBudget(t *testing.T) {
 			f.write(t, talk(tt.args, tt.result).events)
 			got := contentOf(attrs(find(t, f.spans.GetSpans(), "execute_tool label")))
 			if got["parley.content.truncated"] != "true" {
-				t.Error("what was cut is not marked")
+				t.Error("truncated content: got no mark")
 			}
 			size := 0
 			for _, v := range got {
 				if !utf8.ValidString(v) {
-					t.Error("the content is not UTF-8")
+					t.Error("got content that is not UTF-8")
 				}
 				size += len(v)
 			}
 			if size > budget {
-				t.Errorf("%d bytes of content, want at most %d", size, budget)
+				t.Errorf("got %d bytes of content, want at most %d", size, budget)
 			}
 			args := got["gen_ai.tool.call.arguments"] + got["parley.tool.call.arguments"]
 			result := got["gen_ai.tool.call.result"] + got["parley.tool.call.result"]
 			if n := utf8.RuneCountInString(args); n < tt.minArgs {
-				t.Errorf("%d characters of arguments, want at least %d", n, tt.minArgs)
+				t.Errorf("got %d characters of arguments, want at least %d", n, tt.minArgs)
 			}
 			if n := utf8.RuneCountInString(result); n < tt.minResult {
-				t.Errorf("%d characters of the result, want at least %d", n, tt.minResult)
+				t.Errorf("got %d characters of the result, want at least %d", n, tt.minResult)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestBounded(t *testing.T) {
 	}
 	works, exchanges, events := f.Remembered()
 	if works != open || exchanges > 256 || events != otel.MaxRecent {
-		t.Errorf("%d submissions, %d exchanges and %d events are remembered, want %d, at most 256 and %d", works, exchanges, events, open, otel.MaxRecent)
+		t.Errorf("got %d submissions, %d exchanges and %d events, want %d, at most 256 and %d", works, exchanges, events, open, otel.MaxRecent)
 	}
 	if got := f.Counts().Evicted; got != submissions-open {
 		t.Errorf("Counts().Evicted = %d, want %d", got, submissions-open)
@@ -195,7 +195,7 @@ func FuzzFit(f *testing.F) {
 			t.Errorf("Fit(%q, %d) = %q of %d bytes, which is %d as JSON", s, limit, got, size, n)
 		}
 		if rest := s[len(got):]; rest != "" && size+6 <= limit {
-			t.Errorf("Fit(%q, %d) leaves out %q, which had room", s, limit, rest)
+			t.Errorf("Fit(%q, %d): got %q omitted, which fits", s, limit, rest)
 		}
 	})
 }

@@ -195,7 +195,7 @@ func find(t testing.TB, spans tracetest.SpanStubs, name string) tracetest.SpanSt
 			return s
 		}
 	}
-	t.Fatalf("no span %q in\n%s", name, tree(spans))
+	t.Fatalf("missing span %q in\n%s", name, tree(spans))
 	return tracetest.SpanStub{}
 }
 
@@ -226,7 +226,7 @@ func (f fixture) metrics(t testing.TB) []string {
 					line(m.Name, m.Unit, p.Attributes, 1, float64(p.Value))
 				}
 			default:
-				t.Errorf("metric %s is a %T", m.Name, d)
+				t.Errorf("metric %s: got type %T", m.Name, d)
 			}
 		}
 	}

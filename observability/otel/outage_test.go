@@ -116,7 +116,7 @@ func TestOutageIsToldOfOnce(t *testing.T) {
 	}
 	for _, want := range []string{"sink write failed", "sink recovered", "check the collector and its exporters ("} {
 		if n := strings.Count(log.String(), want); n != 1 {
-			t.Errorf("%q is in the log %d times, want once:\n%s", want, n, log.String())
+			t.Errorf("%q: got %d log records, want 1:\n%s", want, n, log.String())
 		}
 	}
 	got := b.Counts()
@@ -139,7 +139,7 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Errorf("Write: %v", err)
 	}
 	if err := s.Close(t.Context()); err == nil {
-		t.Error("metrics were lost, and Close says nothing")
+		t.Error("Close after lost metrics: got no error")
 	}
 }
 
@@ -149,7 +149,7 @@ func TestMetricsAreToldOfOnce(t *testing.T) {
 	write := func(t *testing.T, s *otel.Sink, events []observability.Event, taken bool) {
 		t.Helper()
 		if err := s.Write(t.Context(), events); (err == nil) != taken {
-			t.Errorf("Write: %v, want it taken: %t", err, taken)
+			t.Errorf("Write: got %v, want accepted: %t", err, taken)
 		}
 	}
 	t.Run("metrics alone", func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestMetricsAreToldOfOnce(t *testing.T) {
 			o.exports()
 		}
 		if err := s.Close(t.Context()); err == nil {
-			t.Error("metrics were lost, and Close says nothing")
+			t.Error("Close after lost metrics: got no error")
 		}
 		o.checkLog(t, map[string]int{away: 1, back: 0, "check the headers": 1})
 	})
@@ -209,7 +209,7 @@ func TestRejectionsAreToldOfOnce(t *testing.T) {
 	for i := range int64(3) {
 		var rejected *observability.RejectedError
 		if err := s.Write(t.Context(), turn(i)); !errors.As(err, &rejected) || rejected.Events["invalid"] != 1 {
-			t.Fatalf("Write returned %v, want one event rejected as invalid", err)
+			t.Fatalf("Write: got %v, want one event rejected as invalid", err)
 		}
 	}
 	if err := s.Close(t.Context()); err != nil {
@@ -255,7 +255,7 @@ func TestWarningsAreToldOfOnce(t *testing.T) {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
 	if err := s.Close(t.Context()); err != nil {
-		t.Errorf("nothing was lost, and Close says: %v", err)
+		t.Errorf("Close without losses: got %v", err)
 	}
 	o.checkLog(t, map[string]int{"your quota ends soon": 1, "rejects": 0, "does not take metrics": 0})
 }

@@ -184,7 +184,7 @@ parley.operation compact internal 800-900
 					t.Errorf("spans (-want +got):\n%s", diff)
 				}
 				if want := int64(len(f.spans.GetSpans())); f.Counts().Spans != want {
-					t.Errorf("Counts().Spans = %d, want %d", f.Counts().Spans, want)
+					t.Errorf("got %d spans counted, want %d", f.Counts().Spans, want)
 				}
 			}
 		})
@@ -228,14 +228,14 @@ invoke_agent support internal 850-1350
 		}
 		for _, s := range spans {
 			if s.SpanContext.TraceID() != spans[0].SpanContext.TraceID() {
-				t.Errorf("span %s is in trace %s, another in %s", s.Name, s.SpanContext.TraceID(), spans[0].SpanContext.TraceID())
+				t.Errorf("span %s: got trace %s, want %s", s.Name, s.SpanContext.TraceID(), spans[0].SpanContext.TraceID())
 			}
 		}
 		if got := spans[0].SpanContext.TraceID().String(); traceparent != "" && got != callerTrace {
 			t.Errorf("the trace is %s, want that of the caller, %s", got, callerTrace)
 		}
 		if written := first.spans.GetSpans()[1].SpanContext.SpanID(); last.SpanContext.SpanID() != written {
-			t.Errorf("an event made again has the span %s, want %s as before", last.SpanContext.SpanID(), written)
+			t.Errorf("repeated event: got span %s, want %s", last.SpanContext.SpanID(), written)
 		}
 	}
 }
@@ -265,14 +265,14 @@ func TestTraceContext(t *testing.T) {
 			}
 			spans := f.spans.GetSpans()
 			if (len(spans) == 2) != tt.sampled {
-				t.Fatalf("%d spans, sampled is %t", len(spans), tt.sampled)
+				t.Fatalf("got %d spans, sampled is %t", len(spans), tt.sampled)
 			}
 			if !tt.sampled {
 				return
 			}
 			op := find(t, spans, "invoke_agent support")
 			if got := op.SpanContext.TraceID().String() == callerTrace; got != tt.known {
-				t.Errorf("the trace is %s, want that of the caller: %t", op.SpanContext.TraceID(), tt.known)
+				t.Errorf("got trace %s, want that of the caller: %t", op.SpanContext.TraceID(), tt.known)
 			}
 			want := tt.state
 			if len(want) > 512 {
@@ -303,11 +303,11 @@ func TestSampler(t *testing.T) {
 		case 5:
 			whole++
 		default:
-			t.Errorf("%d of 5 spans were sampled", n)
+			t.Errorf("got %d of 5 spans sampled", n)
 		}
 	}
 	if whole == 0 || none == 0 {
-		t.Errorf("%d submissions were sampled and %d not, want some of both", whole, none)
+		t.Errorf("got %d submissions sampled and %d not, want some of both", whole, none)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestEveryType(t *testing.T) {
 	}
 	for _, want := range []string{"chat gpt-5", "parley.compaction", "execute_tool label"} {
 		if !names[want] {
-			t.Errorf("no span %q in\n%s", want, tree(f.spans.GetSpans()))
+			t.Errorf("missing span %q in\n%s", want, tree(f.spans.GetSpans()))
 		}
 	}
 	bare := []observability.Event{}
@@ -452,11 +452,11 @@ func FuzzTraceContext(f *testing.F) {
 		spans := sink.spans.GetSpans()
 		for _, s := range spans {
 			if !s.SpanContext.IsValid() || s.SpanContext.TraceID() != spans[0].SpanContext.TraceID() {
-				t.Errorf("span %s is in trace %s", s.Name, s.SpanContext.TraceID())
+				t.Errorf("span %s: got trace %s", s.Name, s.SpanContext.TraceID())
 			}
 		}
 		if sampled := len(spans) == 2; !sampled && len(spans) != 0 {
-			t.Errorf("%d of 2 spans", len(spans))
+			t.Errorf("got %d spans, want 2", len(spans))
 		}
 	})
 }
@@ -491,10 +491,10 @@ func TestDetachedCompaction(t *testing.T) {
 		}
 		children++
 		if of := operation[attr(s, "parley.operation.id").AsString()]; s.Parent.SpanID() != of.SpanContext.SpanID() {
-			t.Errorf("%s is not a child of the operation that it names:\n%s", s.Name, tree(spans))
+			t.Errorf("%s: got a parent other than its operation:\n%s", s.Name, tree(spans))
 		}
 	}
 	if len(operation) != 3 || children != 6 {
-		t.Errorf("%d operations with %d children, want 3 and 6:\n%s", len(operation), children, tree(spans))
+		t.Errorf("got %d operations with %d children, want 3 and 6:\n%s", len(operation), children, tree(spans))
 	}
 }

@@ -24,7 +24,7 @@ func checkName(_ context.Context, s *store) error {
 func checkNothing(ctx context.Context, s *store) error {
 	for _, none := range [][]observability.Event{nil, {}} {
 		if err := s.sink.Write(ctx, none); err != nil {
-			return fmt.Errorf("a Write of nothing: %w", err)
+			return fmt.Errorf("empty Write: %w", err)
 		}
 	}
 	return s.holds(nil)
@@ -53,7 +53,7 @@ func checkOrder(ctx context.Context, s *store) error {
 	for _, e := range s.read() {
 		key, _, _ := strings.Cut(e.ID, "/")
 		if l := last[key]; l != nil && (e.Seq < l.Seq || e.Seq == l.Seq && e.Index <= l.Index) {
-			return fmt.Errorf("event %s came back after %s", e.ID, l.ID)
+			return fmt.Errorf("got event %s after %s", e.ID, l.ID)
 		}
 		last[key] = &e
 	}
@@ -103,7 +103,7 @@ func checkCallersSlice(ctx context.Context, s *store) error {
 		return err
 	}
 	if after, err := encode(given); err != nil || !bytes.Equal(before, after) {
-		return fmt.Errorf("the events were changed by Write (%v)", err)
+		return fmt.Errorf("Write modified the events (%v)", err)
 	}
 	clear(given)
 	return s.holds(events)

@@ -59,12 +59,12 @@ func (m *memory) add(e *observability.Event) error {
 	size := observability.Size(*e)
 	switch {
 	case m.fault != "stores twice" && slices.ContainsFunc(m.events[max(0, len(m.events)-400):], func(o observability.Event) bool { return o.ID == e.ID }):
-		if m.fault == "refuses what it has" {
+		if m.fault == "rejects known events" {
 			return fmt.Errorf("event %s is stored", e.ID)
 		}
 	case m.fault == "turns round":
 		m.events = slices.Insert(m.events, 0, *e)
-	case m.fault == "loses what is large" && size > 1<<20:
+	case m.fault == "loses large events" && size > 1<<20:
 	case m.fault == "cuts at NUL":
 		if log, ok := e.Payload.(*observability.Log); ok {
 			cut := *log
@@ -125,8 +125,8 @@ func TestASinkWithoutFaultPasses(t *testing.T) {
 // TestEveryRuleIsBrokenByItsFault checks that every rule detects its fault.
 func TestEveryRuleIsBrokenByItsFault(t *testing.T) {
 	faults := map[string]string{ // by rule
-		"nothing": "fails on nothing", "everyType": "loses a field", "order": "turns round", "again": "refuses what it has",
-		"cancelled": "ignores the context", "callersSlice": "keeps the slice", "large": "loses what is large", "text": "cuts at NUL",
+		"nothing": "fails on nothing", "everyType": "loses a field", "order": "turns round", "again": "rejects known events",
+		"cancelled": "ignores the context", "callersSlice": "keeps the slice", "large": "loses large events", "text": "cuts at NUL",
 		"many": "takes few", "concurrent": "second is elsewhere",
 	}
 	for _, r := range rules() {
@@ -134,17 +134,17 @@ func TestEveryRuleIsBrokenByItsFault(t *testing.T) {
 		if r.name == "name" {
 			m.name = "Memory 2"
 		} else if m.fault == "" {
-			t.Errorf("rule %s has no fault that breaks it", r.name)
+			t.Errorf("rule %s: got no fault that violates it", r.name)
 		}
 		if err := r.check(t.Context(), storeOf(m)); err == nil {
-			t.Errorf("rule %s is kept by a sink that %s", r.name, m.fault)
+			t.Errorf("rule %s: got no violation by a sink that %s", r.name, m.fault)
 		}
 	}
 	more := map[string]string{"stores twice": "again", "forgets": "everyType", "changes events": "callersSlice"}
 	for fault, name := range more {
 		i := slices.IndexFunc(rules(), func(r rule) bool { return r.name == name })
 		if err := rules()[i].check(t.Context(), storeOf(&memory{name: "memory", fault: fault})); err == nil {
-			t.Errorf("rule %s is kept by a sink that %s", name, fault)
+			t.Errorf("rule %s: got no violation by a sink that %s", name, fault)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestSampleIsComplete(t *testing.T) {
 			}
 		}
 		if ids[e.ID] {
-			t.Errorf("id %s is there twice", e.ID)
+			t.Errorf("got duplicate id %s", e.ID)
 		}
 		ids[e.ID] = true
 	}
@@ -170,7 +170,7 @@ func TestSampleIsComplete(t *testing.T) {
 		t.Errorf("types of Sample (-want +got):\n%s", diff)
 	}
 	if !cmp.Equal(Sample(), Sample()) {
-		t.Error("Sample is not the same twice")
+		t.Error("Sample: got two different results")
 	}
 }
 

@@ -112,7 +112,7 @@ func TestSummarizeFilters(t *testing.T) {
 		"since":      {stats.Filter{Since: 11 * hour}, 10, 2, stats.Submissions{Queued: 2, Failed: 1, Aborted: 1}},
 		"until":      {stats.Filter{Until: 10*hour + 200}, 7, 1, stats.Submissions{Queued: 1}},
 		"both":       {stats.Filter{Since: 10*hour + 200, Until: 11*hour + 1}, 2, 2, stats.Submissions{Queued: 1, Completed: 1}},
-		"nobody":     {stats.Filter{Agent: "none"}, 0, 0, stats.Submissions{}},
+		"no agent":   {stats.Filter{Agent: "none"}, 0, 0, stats.Submissions{}},
 		"everything": {stats.Filter{}, 18, 3, stats.Submissions{Queued: 3, Completed: 1, Failed: 1, Aborted: 1}},
 	} {
 		got, err := stats.Summarize(all(day()), tt.filter)
@@ -120,7 +120,7 @@ func TestSummarizeFilters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Events != tt.events || got.Conversations != tt.conversations || got.Submissions != tt.submissions {
-			t.Errorf("%s: %d events of %d conversations, %+v; want %d of %d, %+v",
+			t.Errorf("%s: got %d events of %d conversations, %+v; want %d of %d, %+v",
 				name, got.Events, got.Conversations, got.Submissions, tt.events, tt.conversations, tt.submissions)
 		}
 	}
@@ -152,9 +152,9 @@ func TestQuantiles(t *testing.T) {
 
 func TestErrorsOfEventsEndBoth(t *testing.T) {
 	if _, err := stats.Summarize(torn(day()), stats.Filter{}); !errors.Is(err, errTorn) {
-		t.Errorf("Summarize ends with %v", err)
+		t.Errorf("Summarize: got %v", err)
 	}
 	if _, err := stats.Trace(torn(day()), "sub_1"); !errors.Is(err, errTorn) {
-		t.Errorf("Trace ends with %v", err)
+		t.Errorf("Trace: got %v", err)
 	}
 }

@@ -116,12 +116,12 @@ const delegatedTree = `submission "desk" completed @1000 +4300 attempt 2 111/16 
 `
 
 func TestTrace(t *testing.T) {
-	strangers := newScript()
-	strangers.env.Submission = "sub_2"
-	strangers.add(1, &observability.SubmissionQueued{})
-	strangers.events[0].ID = "other key"
+	others := newScript()
+	others.env.Submission = "sub_2"
+	others.add(1, &observability.SubmissionQueued{})
+	others.events[0].ID = "other key"
 	for name, events := range map[string][]observability.Event{
-		"once": delegated(), "twice and backwards": reversed(delegated()), "among others": append(strangers.events, delegated()...),
+		"once": delegated(), "twice and backwards": reversed(delegated()), "among others": append(others.events, delegated()...),
 	} {
 		n, err := stats.Trace(all(events), "sub_1")
 		if err != nil {
@@ -181,7 +181,7 @@ func TestTraceOfAnyPart(t *testing.T) {
 		var walk func(*stats.Node)
 		walk = func(n *stats.Node) {
 			if seen[n] || n.Start == 0 || n.State == "" {
-				t.Errorf("without some events: %+v, seen %t", n, seen[n])
+				t.Errorf("without some events: got %+v, seen %t", n, seen[n])
 			}
 			seen[n] = true
 			for _, c := range n.Children {
@@ -368,6 +368,6 @@ func TestTraceOfCallsWithoutAWord(t *testing.T) {
 
 func TestTraceOfNothing(t *testing.T) {
 	if _, err := stats.Trace(all(delegated()), "sub_9"); !errors.Is(err, stats.ErrNoEvents) {
-		t.Errorf("ends with %v, want %v", err, stats.ErrNoEvents)
+		t.Errorf("got error %v, want %v", err, stats.ErrNoEvents)
 	}
 }

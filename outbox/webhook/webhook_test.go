@@ -63,11 +63,11 @@ func TestReceiversVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := wh.Verify(body, got); (err == nil) != want {
-			t.Errorf("a receiver with %s: %v", text, err)
+			t.Errorf("secret %s: got %v", text, err)
 		}
 		parsed, err := webhook.ParseSecret(text)
 		if err != nil || parsed.String() != "(secret)" {
-			t.Errorf("%s: %v, %v", text, parsed, err)
+			t.Errorf("%s: got %v, %v", text, parsed, err)
 		}
 	}
 	if string(body) != `{"type":"submission.settled","n":1}` || got.Get("Content-Type") != "application/json" || got.Get("Webhook-Id") != "post_1" {
@@ -126,7 +126,7 @@ func TestAnswers(t *testing.T) {
 		})
 	}
 	if n := others.Load(); n > 0 {
-		t.Errorf("a redirect was followed %d times", n)
+		t.Errorf("got %d followed redirects, want 0", n)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	if n := reached.Load(); n > 0 {
-		t.Errorf("this machine was called %d times", n)
+		t.Errorf("got %d calls of this machine, want 0", n)
 	}
 }
 
@@ -217,11 +217,11 @@ func TestURLs(t *testing.T) {
 	} {
 		err := urls.Check(url)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", url, err, want)
+			t.Errorf("%q: got %v, want %q", url, err, want)
 		}
 	}
 	if err := c.URLs(nil).Check("https://hooks.example.com"); err == nil {
-		t.Error("without hosts that are allowed one is")
+		t.Error("without allowed hosts: got an accepted URL")
 	}
 }
 
