@@ -99,7 +99,7 @@ func TestRefused(t *testing.T) {
 				},
 				Refused: func(r *http.Request, e *providers.Error) bool {
 					if r.Header.Get("Authorization") != "token" || e.Kind != providers.KindAuth {
-						t.Errorf("asked about %v of %v", e, r.Header)
+						t.Errorf("got credentials call for %v of %v", e, r.Header)
 					}
 					return tt.other
 				},
@@ -143,7 +143,7 @@ func TestImageFailureAfterSigning(t *testing.T) {
 	defer server.Close()
 	p := providers.NewHTTP(shower{}, &providers.HTTPOptions{Authorize: func(_ context.Context, r *http.Request, _ providers.Model, _ providers.Options) error {
 		if r.Body != nil {
-			t.Error("body is open before the request is sent")
+			t.Error("got an open body before the request")
 		}
 		body, err := r.GetBody()
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-func says(role providers.Role, text string) providers.Message {
+func textMessage(role providers.Role, text string) providers.Message {
 	return providers.Message{Role: role, Parts: []providers.Part{providers.Text{Text: text}}}
 }
 
@@ -60,7 +60,7 @@ func TestBlockIsEncodedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (e.n > before) != step.again {
-			t.Errorf("step %d: encoded again: %v, want %v", i, e.n > before, step.again)
+			t.Errorf("step %d: got another encoding: %v, want %v", i, e.n > before, step.again)
 		}
 		if placed := strings.Contains(string(got), "left out"); placed == (step.m.Input != nil) {
 			t.Errorf("step %d: got %s", i, got)
@@ -69,11 +69,11 @@ func TestBlockIsEncodedOnce(t *testing.T) {
 	if _, err := providers.EncodeBlock(b, other, func(string) bool { return true }, func([]providers.Message) (string, int64, error) {
 		return "", 9, nil
 	}); err != nil || b.EncodedBytes() != 9 {
-		t.Errorf("another codec: %d bytes, %v; want 9", b.EncodedBytes(), err)
+		t.Errorf("other codec: got %d bytes, %v, want 9", b.EncodedBytes(), err)
 	}
 	b.Forget()
 	if n := b.EncodedBytes(); n != 0 {
-		t.Errorf("%d bytes after Forget", n)
+		t.Errorf("got %d bytes after Forget", n)
 	}
 	failure := errors.New("failure")
 	if _, err := providers.EncodeBlock(b, other, func(string) bool { return true }, func([]providers.Message) (string, int64, error) {
@@ -84,7 +84,7 @@ func TestBlockIsEncodedOnce(t *testing.T) {
 }
 
 func TestBlockIsSafeForConcurrentUse(t *testing.T) {
-	b := providers.NewBlock([]providers.Message{says(providers.RoleUser, "x")})
+	b := providers.NewBlock([]providers.Message{textMessage(providers.RoleUser, "x")})
 	var calls sync.WaitGroup
 	for n := range 8 {
 		calls.Go(func() {
@@ -117,7 +117,7 @@ func TestHistoryIsOneListForOtherProtocols(t *testing.T) {
 	if err := r.RegisterProvider("p", providers.Registration{API: "test", BaseURL: "test:"}); err != nil {
 		t.Fatal(err)
 	}
-	one, two, three := says(providers.RoleUser, "1"), says(providers.RoleAssistant, "2"), says(providers.RoleUser, "3")
+	one, two, three := textMessage(providers.RoleUser, "1"), textMessage(providers.RoleAssistant, "2"), textMessage(providers.RoleUser, "3")
 	req := providers.Request{
 		System: "s", Messages: []providers.Message{three},
 		History: []*providers.Block{providers.NewBlock([]providers.Message{one, two}), providers.NewBlock(nil)},
@@ -157,7 +157,7 @@ func TestBodiesWithinABody(t *testing.T) {
 		t.Errorf("%d bytes in memory, want %d", got.TextBytes(), text)
 	}
 	if cut.Size() != inner.Size()-3 {
-		t.Errorf("size %d of an inner part, want %d", cut.Size(), inner.Size()-3)
+		t.Errorf("inner part: got size %d, want %d", cut.Size(), inner.Size()-3)
 	}
 }
 

@@ -118,11 +118,11 @@ func TestBodyMatchesInMemoryEncoding(t *testing.T) {
 		want := whole(t, text, first, second, first)
 		b := body(t, text, providers.Bytes(first), providers.Bytes(second), &content{size: int64(size), bytes: bytes.NewReader(first)})
 		if b.Size() != int64(len(want)) {
-			t.Errorf("%d bytes: size %d, want %d", size, b.Size(), len(want))
+			t.Errorf("%d bytes: got size %d, want %d", size, b.Size(), len(want))
 		}
 		r := b.Open(t.Context())
 		if err := iotest.TestReader(r, []byte(want)); err != nil {
-			t.Errorf("%d bytes: %v", size, err)
+			t.Errorf("%d bytes: got %v", size, err)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -220,7 +220,7 @@ func TestBodyImageError(t *testing.T) {
 			}
 			r.Close()
 			if tt.content.opened != nil && !tt.content.closed() {
-				t.Error("image is still open")
+				t.Error("got an open image, want it closed")
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestBodyCloseDuringRead(t *testing.T) {
 					}
 				}
 				if !image.closed() {
-					t.Error("image is still open")
+					t.Error("got an open image, want it closed")
 				}
 			})
 		})
@@ -273,7 +273,7 @@ func TestBodyMemory(t *testing.T) {
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, 32<<10))
 	runtime.ReadMemStats(&after)
 	if err != nil || n != b.Size() {
-		t.Errorf("read %d bytes of %d, %v", n, b.Size(), err)
+		t.Errorf("got %d bytes of %d, %v", n, b.Size(), err)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 256<<10 {
 		t.Errorf("allocated %d bytes", got)

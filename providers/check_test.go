@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 		{"mistyped provider", "acne/m", "k", nil, providers.ErrUnknownProvider, ""},
 		{"mistyped model", "acme/n", "k", nil, providers.ErrUnlistedModel, ""},
 		{"unlisted of a registered provider", "acme/n", "k", own("acme", providers.Registration{}), nil, ""},
-		{"a format that nobody speaks", "acme/odd", "k", nil, providers.ErrUnknownProtocol, ""},
+		{"an unknown format", "acme/odd", "k", nil, providers.ErrUnknownProtocol, ""},
 		{"an address that lacks a variable", "acme/there", "k", nil, &providers.VariableError{}, ""},
 		{"no key", "acme/m", "", nil, &providers.CredentialsError{}, `model "acme/m" has no key: set ACME_KEY or ACME_TOKEN or ACME_PROFILE + ACME_REGION, or register its provider with one`},
 		{"no way to have one", "open/m", "", nil, &providers.CredentialsError{}, `model "open/m" has no key: register its provider with one`},

@@ -89,20 +89,20 @@ func TestThinkingMap(t *testing.T) {
 		}
 	}
 	if w, ok := most.Word("high"); w != "HIGH" || !ok {
-		t.Errorf("high is %q, %v", w, ok)
+		t.Errorf("high: got %q, %v", w, ok)
 	}
 	if w, ok := most.Word("off"); w != "" || ok {
-		t.Errorf("off is %q, %v", w, ok)
+		t.Errorf("off: got %q, %v", w, ok)
 	}
 	if w, ok := most.Word("xhigh"); w != "xhigh" || !ok {
-		t.Errorf("xhigh is %q, %v", w, ok)
+		t.Errorf("xhigh: got %q, %v", w, ok)
 	}
 	for _, l := range append(providers.ThinkingLevels(), "") {
 		if !l.Valid() {
-			t.Errorf("%q is not valid", l)
+			t.Errorf("%q: got invalid", l)
 		}
 	}
 	if providers.ThinkingLevel("most").Valid() {
-		t.Error("any word is valid")
+		t.Error("unknown level: got valid")
 	}
 }

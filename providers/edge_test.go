@@ -17,7 +17,7 @@ import (
 type binding struct{}
 
 func (binding) Run(context.Context, string, *providers.Body, providers.EdgeRunOptions) (*http.Response, error) {
-	return nil, errors.New("nobody calls it")
+	return nil, errors.New("unexpected call")
 }
 
 // edgeCatalog contains the edge platform's own models.
@@ -150,7 +150,7 @@ func TestEdgeError(t *testing.T) {
 		{providers.EdgeError{Status: 502}, map[string]any{"status": 502}, "edge binding returned 502", providers.KindOverloaded},
 	} {
 		if tt.err.Type() != "edge_ai_binding_error" || !cmp.Equal(tt.err.Meta(), tt.meta) || tt.err.Error() != tt.text {
-			t.Errorf("%d: %s, %v, %q", tt.err.Status, tt.err.Type(), tt.err.Meta(), tt.err.Error())
+			t.Errorf("%d: got %s, %v, %q", tt.err.Status, tt.err.Type(), tt.err.Meta(), tt.err.Error())
 		}
 		if got := providers.Classify(tt.err.Status, "", tt.err.Error()); got != tt.kind {
 			t.Errorf("%d is of kind %s", tt.err.Status, got)

@@ -100,6 +100,6 @@ func TestRejectedKeySource(t *testing.T) {
 		t.Errorf("with a wrong key: %q", got)
 	}
 	if shared.Key != "" || shared.Wants != nil {
-		t.Error("the protocol's error was changed")
+		t.Error("got a modified error of the protocol")
 	}
 }

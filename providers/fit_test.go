@@ -85,8 +85,8 @@ func TestFit(t *testing.T) {
 		{"room that was made is used", providers.InputLimits{Images: 4}, each(7), []string{"-", "-", "-", "4", "4", "4", "4"}},
 		{"and made again", providers.InputLimits{Images: 4}, each(8), []string{"-", "-", "-", "-", "-", "-", "4", "4"}},
 		{"one at a time", providers.InputLimits{Images: 1}, each(3), []string{"-", "-", "4"}},
-		{"what is new stays", providers.InputLimits{Images: 4}, append(each(3), user(pictures(3)...)), []string{"-", "-", "-", "4", "4", "4"}},
-		{"what is new is too much", providers.InputLimits{Images: 4}, append(each(3), user(pictures(6)...)),
+		{"new images stay", providers.InputLimits{Images: 4}, append(each(3), user(pictures(3)...)), []string{"-", "-", "-", "4", "4", "4"}},
+		{"too many new images", providers.InputLimits{Images: 4}, append(each(3), user(pictures(6)...)),
 			[]string{"-", "-", "-", "-", "-", "4", "4", "4", "4"}},
 		{"of a tool, and after it", providers.InputLimits{Images: 4}, slices.Concat(each(3), drawn(2), []message{user(one)}),
 			[]string{"-", "-", "-", "4", "4", "4"}},
@@ -125,12 +125,12 @@ func TestFitIgnoresOtherImages(t *testing.T) {
 		t.Errorf("fitted (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, in); diff != "" {
-		t.Errorf("the request has changed:\n%s", diff)
+		t.Errorf("got a modified request:\n%s", diff)
 	}
 	blind := viewer(providers.InputLimits{Images: 1})
 	blind.Input = []string{"text"}
 	if diff := cmp.Diff(in, providers.Fit(blind, req).Messages); diff != "" {
-		t.Errorf("for a model without images:\n%s", diff)
+		t.Errorf("model without images:\n%s", diff)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestFitIsStable(t *testing.T) {
 					shown++
 				}
 				if i < len(last) && last[i] == "-" && s != "-" {
-					t.Fatalf("seed %d: removed image %d is sent again", seed, i)
+					t.Fatalf("seed %d: got removed image %d again", seed, i)
 				}
 			}
 			if len(got) != images || shown > limits.Images || first >= 0 && slices.Contains(got[first:], "-") {
@@ -179,7 +179,7 @@ func TestFitIsStable(t *testing.T) {
 			messages = append(messages, assistant(text("ok")))
 		}
 		if limits.RequestBytes == 0 && changes > images/max(limits.Images/2-1, 1)+1 {
-			t.Errorf("seed %d: the beginning of requests changed %d times for %d images, at most %d at a time", seed, changes, images, limits.Images)
+			t.Errorf("seed %d: got %d prefix changes for %d images, at most %d at a time", seed, changes, images, limits.Images)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestFittedBlockIsEncodedOnce(t *testing.T) {
 		m := viewer(providers.InputLimits{Images: images})
 		fit := providers.Fit(m, providers.Request{History: []*providers.Block{b}, Messages: []message{user(picture(4))}}).History[0]
 		if (fit == b) != own {
-			t.Errorf("%d images: same block %v", images, fit == b)
+			t.Errorf("%d images: got same block %v", images, fit == b)
 		}
 		if _, err := e.of(fit, m, true); err != nil {
 			t.Fatal(err)
@@ -208,16 +208,16 @@ func TestFittedBlockIsEncodedOnce(t *testing.T) {
 	}{{3, true, 1}, {3, true, 1}, {2, false, 2}, {2, false, 2}, {1, false, 2}, {3, true, 3}, {2, false, 4}} {
 		fit, _ := encode(step.images, step.own)
 		if e.n != step.encoded {
-			t.Errorf("step %d: encoded %d times, want %d", i, e.n, step.encoded)
+			t.Errorf("step %d: got %d encodings, want %d", i, e.n, step.encoded)
 		}
 		if fit.EncodedBytes() != 7 || fit != b && b.EncodedBytes() != 0 {
-			t.Errorf("step %d: holds %d bytes, the block %d", i, fit.EncodedBytes(), b.EncodedBytes())
+			t.Errorf("step %d: got %d bytes, the block has %d", i, fit.EncodedBytes(), b.EncodedBytes())
 		}
 	}
 	fit, _ := encode(2, false)
 	b.Forget()
 	if again, _ := encode(2, false); again == fit {
-		t.Error("reduced block is kept after Forget")
+		t.Error("got the reduced block after Forget")
 	}
 }
 

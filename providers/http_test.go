@@ -95,7 +95,7 @@ func TestImagesOnTheWire(t *testing.T) {
 		t.Errorf("got %d bytes with length %d and encoding %v, want the same %d bytes", len(r.body), r.length, r.encoding, len(want))
 	}
 	if !image.closed() {
-		t.Error("image is still open")
+		t.Error("got an open image, want it closed")
 	}
 }
 
@@ -122,10 +122,10 @@ func TestImageErrorOutranksVendorError(t *testing.T) {
 					t.Errorf("got %v after %d events, want kind %s", failure, len(events), kind)
 				}
 				if want := kind == providers.KindImageUnavailable; failure.Retryable() != want {
-					t.Errorf("retryable: %v, want %v", failure.Retryable(), want)
+					t.Errorf("got retryable %v, want %v", failure.Retryable(), want)
 				}
 				if !image.closed() {
-					t.Error("image is still open")
+					t.Error("got an open image, want it closed")
 				}
 			})
 		}
@@ -154,7 +154,7 @@ func TestVendorRespondsEarly(t *testing.T) {
 				t.Errorf("got %v, want kind %s", failure, tt.kind)
 			}
 			if image.opened != nil && !image.closed() {
-				t.Error("image is still open")
+				t.Error("got an open image, want it closed")
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestAbortClosesTheImage(t *testing.T) {
 		t.Errorf("got %v, %v, want kind %s", failure, broken, providers.KindAborted)
 	}
 	if image.opened != nil && !image.closed() {
-		t.Error("image is still open")
+		t.Error("got an open image, want it closed")
 	}
 }
 
@@ -350,7 +350,7 @@ func TestParallelConnectionReuse(t *testing.T) {
 			calls.Wait()
 		}
 		if n := network.dialed.Load(); n > parallel {
-			t.Errorf("3 times %d calls made %d connections", parallel, n)
+			t.Errorf("3 times %d calls: got %d connections", parallel, n)
 		}
 	})
 }

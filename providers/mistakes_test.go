@@ -75,7 +75,7 @@ func TestFaultyProtocol(t *testing.T) {
 			t.Errorf("a stream that %s: got %q, %v, want the text Hi and an error with %q", name, text, last, c.want)
 		}
 		if m, err := r.Resolve("house/large"); err != nil || r.Credentials(m) == "x" {
-			t.Errorf("credentials of a protocol that %s: %v", name, err)
+			t.Errorf("credentials of a protocol that %s: got %v", name, err)
 		}
 		err := r.SetProvider(&providers.Provider{
 			ID: "own", Models: []providers.CatalogModel{{ID: "m", API: "own"}}, BaseURL: "http://127.0.0.1:1",

@@ -45,20 +45,20 @@ func TestSetProvider(t *testing.T) {
 	// The catalog has both; a Provider has only listed models.
 	for spec, want := range map[string]string{"acme/org/big": "listed: big, far", "acme/first": "listed: big, far", "acme/": "has no model id"} {
 		if _, err := r.Resolve(spec); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", spec, err, want)
+			t.Errorf("%s: got %v, want %q", spec, err, want)
 		}
 	}
 	if err := r.RegisterProvider("acme", providers.Registration{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Resolve("acme/org/big"); err != nil {
-		t.Errorf("a registration does not take the place of a provider: %v", err)
+		t.Errorf("registration over a provider: got %v", err)
 	}
 	if err := r.SetProvider(&providers.Provider{ID: "acme"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Resolve("acme/big"); !errors.Is(err, providers.ErrUnknownModel) || !strings.HasSuffix(err.Error(), "listed: (none)") {
-		t.Errorf("a provider does not take the place of another: %v", err)
+		t.Errorf("provider over another: got %v", err)
 	}
 }
 

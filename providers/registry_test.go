@@ -190,7 +190,7 @@ func TestResolveErrors(t *testing.T) {
 		"own/":        providers.ErrNoModelID,
 		"acme/":       providers.ErrNoModelID,
 		"/m":          providers.ErrUnknownProvider,
-		"nobody/m":    providers.ErrUnknownProvider,
+		"missing/m":   providers.ErrUnknownProvider,
 		"keys-only/m": providers.ErrUnknownProvider,
 		"acme/new":    providers.ErrUnknownModel,
 	} {
@@ -212,7 +212,7 @@ func TestRegisterProviderErrors(t *testing.T) {
 				t.Errorf("%s %+v: got %v", id, reg, err)
 			}
 			if _, err := r.Resolve(id + "/m"); !errors.Is(err, providers.ErrUnknownProvider) {
-				t.Errorf("%s is registered all the same: %v", id, err)
+				t.Errorf("%s: got a registration, error %v", id, err)
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func TestInvalidProviderIDs(t *testing.T) {
 	}
 	for _, id := range []string{"own", "Own.2_x-y", "my provider", "自分"} {
 		if err := registry(t, nil, nil).RegisterProvider(id, whole); err != nil {
-			t.Errorf("%q: %v", id, err)
+			t.Errorf("%q: got %v", id, err)
 		}
 	}
 	for name, p := range map[string]providers.Provider{
@@ -278,7 +278,7 @@ func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 	}
 	m, err = r.Resolve("own/m")
 	if err != nil || m.Headers != nil || m.ContextWindow != 0 || m.BaseURL != "http://c/" || m.Input[0] != "text" {
-		t.Errorf("the registration was merged: %+v, %v", m, err)
+		t.Errorf("got a merged registration %+v, %v", m, err)
 	}
 }
 
@@ -303,20 +303,20 @@ func TestRegistrationFieldNames(t *testing.T) {
 // TestModelErrorListsKnownNames: the error of a wrong specifier lists valid names.
 func TestModelErrorListsKnownNames(t *testing.T) {
 	r := registry(t, nil, nil)
-	tell := func(spec, want string) {
+	expect := func(spec, want string) {
 		t.Helper()
 		if _, err := r.Resolve(spec); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v, want %q at the end", spec, err, want)
+			t.Errorf("%s: got %v, want suffix %q", spec, err, want)
 		}
 	}
-	tell("nobody/m", "; registered: (none)")
-	tell("acme/new", "in the catalog; register the provider to call models that the catalog does not list")
+	expect("missing/m", "; registered: (none)")
+	expect("acme/new", "in the catalog; register the provider to call models that the catalog does not list")
 	for i := range 9 {
 		if err := r.RegisterProvider(fmt.Sprintf("p%d", i), providers.Registration{API: "a", BaseURL: "http://b/"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell("nobody/m", "; registered: p0, p1, p2, p3, p4, p5, p6, p7, … (9 total)")
+	expect("missing/m", "; registered: p0, p1, p2, p3, p4, p5, p6, p7, … (9 total)")
 }
 
 // TestRegistrationIsIsolated: a registration changes neither the catalog, nor other providers, nor the
@@ -334,19 +334,19 @@ func TestRegistrationIsIsolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, err := r.Resolve("other/org/big"); err != nil || !cmp.Equal(before, after) {
-		t.Errorf("another provider changed: %v\n%s", err, cmp.Diff(before, after))
+		t.Errorf("got a changed other provider: %v\n%s", err, cmp.Diff(before, after))
 	}
 	if big := two["acme"].Models()[1]; big.Headers["X-A"] != "catalog" || big.ContextWindow != 1000 {
-		t.Errorf("the catalog changed: %+v", big)
+		t.Errorf("got a changed catalog: %+v", big)
 	}
 	if m, err := r.Resolve("acme/org/big"); err != nil || m.Cost.Input != 3 {
-		t.Errorf("the price changed: %+v, %v", m.Cost, err)
+		t.Errorf("got a changed price: %+v, %v", m.Cost, err)
 	}
 	if _, err := r.Resolve("other/unlisted"); !errors.Is(err, providers.ErrUnknownModel) {
-		t.Errorf("another provider takes models that are not listed: %v", err)
+		t.Errorf("other provider with an unlisted model: got %v", err)
 	}
 	if _, err := r.Resolve("acme/whatever/this is"); err != nil {
-		t.Errorf("a registered provider does not take any model: %v", err)
+		t.Errorf("registered provider with an unlisted model: got %v", err)
 	}
 }
 
@@ -369,14 +369,14 @@ func TestCatalogIsReadLazily(t *testing.T) {
 	if err := r.SetProvider(&providers.Provider{ID: "object", Models: catalog["acme"].Models()}); err != nil {
 		t.Fatal(err)
 	}
-	for _, spec := range []string{"own/m", "object/first", "edge/m", "nobody/m", "acme", "older/"} {
+	for _, spec := range []string{"own/m", "object/first", "edge/m", "missing/m", "acme", "older/"} {
 		m, _ := r.Resolve(spec)
 		_, _ = r.Endpoint(m)
 		_, _, _ = r.Credentials(m), r.EnvKeys(m.Provider), r.APIKey(m.Provider)
 	}
 	r.Secrets()
 	if read != 0 {
-		t.Errorf("without a model of it the catalog is read %d times", read)
+		t.Errorf("without its models: got %d reads of the catalog", read)
 	}
 	for range 2 {
 		if m, err := r.Resolve("acme/first"); err != nil || m.ContextWindow != 111 {
@@ -384,7 +384,7 @@ func TestCatalogIsReadLazily(t *testing.T) {
 		}
 	}
 	if read != 1 {
-		t.Errorf("for one model the catalog is read %d times", read)
+		t.Errorf("one model: got %d reads of the catalog", read)
 	}
 }
 
@@ -433,7 +433,7 @@ func TestAPIKey(t *testing.T) {
 	if got := r.APIKey("acme"); got != "from-env" {
 		t.Errorf("unregistered: got %q", got)
 	}
-	if got := r.APIKey("nobody"); got != "" {
+	if got := r.APIKey("missing"); got != "" {
 		t.Errorf("unknown provider: got %q", got)
 	}
 }

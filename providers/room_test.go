@@ -85,7 +85,7 @@ func TestRoomForOutput(t *testing.T) {
 	} {
 		sent, failure := limited(t, tt.m, tt.req, 400, all, "", tt.wanted)
 		if failure != nil && failure.Kind != providers.KindProtocol || !slices.Equal(sent, []int{tt.want}) {
-			t.Errorf("%s: sent %v, %v, want %d", tt.name, sent, failure, tt.want)
+			t.Errorf("%s: got requests %v, %v, want %d", tt.name, sent, failure, tt.want)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestServerReportsOutputLimit(t *testing.T) {
 			want = []int{64000, tt.want, 64000, tt.want, 5}
 		}
 		if failure != nil && failure.Kind != providers.KindProtocol || !slices.Equal(sent, want) {
-			t.Errorf("%s: sent %v, %v, want %v", tt.name, sent, failure, want)
+			t.Errorf("%s: got requests %v, %v, want %v", tt.name, sent, failure, want)
 		}
 	}
 	for _, tt := range []struct {
@@ -132,10 +132,10 @@ func TestServerReportsOutputLimit(t *testing.T) {
 	} {
 		sent, failure := limited(t, providers.Model{MaxTokens: 64000}, providertest.Ask("hi"), tt.status, 1, tt.words, 0)
 		if failure == nil || !slices.Equal(sent, []int{64000}) {
-			t.Errorf("%s: sent %v, %v, want one request and its error", tt.name, sent, failure)
+			t.Errorf("%s: got requests %v, %v, want one and its error", tt.name, sent, failure)
 		}
 	}
 	if sent, failure := limited(t, providers.Model{MaxTokens: 64000}, providertest.Ask("hi"), 400, 1, "max_tokens must be at most 4096", 0); failure == nil || len(sent) != 2 {
-		t.Errorf("a server that does not keep its word: sent %v, %v, want two requests", sent, failure)
+		t.Errorf("inconsistent server: got requests %v, %v, want two", sent, failure)
 	}
 }

@@ -24,12 +24,12 @@ func TestNames(t *testing.T) {
 		"EdgeAIBindingError":        reflect.TypeFor[providers.EdgeAIBindingError]() == reflect.TypeFor[providers.EdgeError](),
 	} {
 		if !same {
-			t.Errorf("%s is another type", name)
+			t.Errorf("%s: got another type", name)
 		}
 	}
 	for m := range reflect.TypeFor[*providers.Registry]().Methods() {
 		if name := strings.ToLower(m.Name); strings.Contains(name, "unregister") || strings.Contains(name, "remove") || strings.Contains(name, "delete") {
-			t.Errorf("%s takes a registration back", m.Name)
+			t.Errorf("%s: got a method that removes registrations", m.Name)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestRegistrationIsDeferred(t *testing.T) {
 		}
 	}
 	if asked != 0 {
-		t.Error("a registration has contacted somebody")
+		t.Error("registration: got a request, want none")
 	}
 	for id, want := range map[string]providers.ErrorKind{"nowhere": providers.KindNetwork, "strict": providers.KindAuth, "nonsense": providers.KindInvalidRequest} {
 		for _, err := range r.Stream(t.Context(), id+"/m", providers.Request{}, providers.Options{}) {
@@ -75,9 +75,9 @@ func TestRegistriesShareNothing(t *testing.T) {
 	}
 	one.RegisterProtocol("api-1", echo{"one"})
 	if _, err := two.Resolve("own/m"); !errors.Is(err, providers.ErrUnknownProvider) {
-		t.Errorf("another registry has the provider: %v", err)
+		t.Errorf("other registry: got the provider, %v", err)
 	}
 	if two.Speaks("api-1") || !one.Speaks("api-1") {
-		t.Error("another registry has the protocol")
+		t.Error("other registry: got the protocol")
 	}
 }

@@ -190,7 +190,7 @@ func TestToolSchemas(t *testing.T) {
 			}
 			got, _, err := providers.ToolSchema(m.API, m, json.RawMessage(tt.in))
 			if err != nil {
-				t.Errorf("%s for %s: %v", tt.name, dialect, err)
+				t.Errorf("%s for %s: got %v", tt.name, dialect, err)
 				continue
 			}
 			if diff := cmp.Diff(indented(t, want), indented(t, string(got))); diff != "" {

@@ -49,7 +49,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 			}
 			secrets := reg.Secrets()
 			if !slices.Contains(secrets, key) || !slices.Contains(secrets, header) || slices.Contains(secrets, "agents") {
-				t.Errorf("the registry's secrets are %q", secrets)
+				t.Errorf("got secrets %q", secrets)
 			}
 			err = io.EOF
 			for _, e := range reg.Stream(t.Context(), "local/m", providers.Request{}, providers.Options{}) {
@@ -57,7 +57,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 			}
 			var failed *providers.Error
 			if !errors.As(err, &failed) {
-				t.Fatalf("the error is %v", err)
+				t.Fatalf("got error %v", err)
 			}
 			everything := err.Error() + string(failed.Body) + fmt.Sprintf("%+v", failed.Err)
 			var words *providers.VendorError
@@ -66,18 +66,18 @@ func TestErrorsHideSecrets(t *testing.T) {
 			}
 			for _, secret := range []string{key, header} {
 				if strings.Contains(everything, secret) {
-					t.Errorf("%q is in %q", secret, everything)
+					t.Errorf("got %q in %q", secret, everything)
 				}
 			}
 			if strings.Contains(err.Error(), "pirate") {
-				t.Errorf("the text of the error repeats the request: %v", err)
+				t.Errorf("error contains the request: %v", err)
 			}
 			if !strings.Contains(string(failed.Body), "[secret]") || !strings.Contains(string(failed.Body), prompt) {
-				t.Errorf("the body is %q", failed.Body)
+				t.Errorf("got body %q", failed.Body)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %q, want %q in it", err, want)
+					t.Errorf("got error %q, want %q in it", err, want)
 				}
 			}
 		})

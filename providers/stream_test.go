@@ -163,11 +163,11 @@ func TestStreamErrorKinds(t *testing.T) {
 			t.Errorf("%s: got %v after %d events", tt.name, err, len(events))
 		}
 		if tt.err != nil && !errors.Is(err, tt.err) && tt.err != error(own) {
-			t.Errorf("%s: %v hides its cause", tt.name, err)
+			t.Errorf("%s: error %v hides its cause", tt.name, err)
 		}
 	}
 	if own.Provider != "" {
-		t.Error("the producer's error was changed")
+		t.Error("got a modified error of the producer")
 	}
 }
 
@@ -205,7 +205,7 @@ func TestRetryable(t *testing.T) {
 		}
 	}
 	if (&providers.Error{Kind: providers.KindAborted, RetryHint: new(true)}).Retryable() {
-		t.Error("a hint makes an abort retryable")
+		t.Error("got a retryable abort with a hint")
 	}
 }
 
@@ -370,12 +370,12 @@ func TestRetryHints(t *testing.T) {
 	spent := `{"code":429,"message":"Quota exceeded.","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"7s"}]}`
 	for _, e := range []*providers.Error{providers.ResponseError(429, nil, []byte(`{"error":`+spent+`}`)), providers.StreamError(0, []byte(spent), nil)} {
 		if e.Kind != providers.KindRateLimit || e.RetryAfter != 7*time.Second {
-			t.Errorf("a quota with RetryInfo: %+v", e)
+			t.Errorf("quota with RetryInfo: got %+v", e)
 		}
 	}
 	e := providers.StreamError(0, []byte(`{"code":"rate_limit_exceeded","message":"Please try again in 2s."}`), []byte("the event"))
 	if e.RetryAfter != 2*time.Second || e.Status != 429 || e.Kind != providers.KindRateLimit || string(e.Body) != "the event" {
-		t.Errorf("in a stream: %+v", e)
+		t.Errorf("in a stream: got %+v", e)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestVendorImageLimits(t *testing.T) {
 		req, _ := providers.Transform(m, providers.Request{Messages: []message{user(large, wide)}}, providers.Options{})
 		for i, taken := range []bool{tt.large, tt.wide} {
 			if _, ok := req.Messages[0].Parts[i].(providers.Image); ok != taken {
-				t.Errorf("%s with %+v: image %d is taken: %v, want %v", tt.api, tt.limits, i, ok, taken)
+				t.Errorf("%s with %+v: image %d: got accepted %v, want %v", tt.api, tt.limits, i, ok, taken)
 			}
 		}
 	}
@@ -91,8 +91,8 @@ func TestTransformImageFacts(t *testing.T) {
 			user(sent(1, "image/png", 1<<14, 1), text("(An image of 1 × 16385 pixels was left out here: this model takes 16384 a side.)"))},
 		{"many bytes", []string{"image"}, user(known(15<<20, "image/gif", 1, 1), known(15<<20+1, "image/gif", 1, 1)),
 			user(sent(15<<20, "image/gif", 1, 1), text("(An image was left out here: encoded it has 20971524 bytes, and this model takes 20971520.)"))},
-		{"another type than was said", []string{"image"}, user(known(1, "image/webp", 3, 4)), user(sent(1, "image/webp", 3, 4))},
-		{"nobody has looked", []string{"image"}, user(picture), user(picture)},
+		{"another type than declared", []string{"image"}, user(known(1, "image/webp", 3, 4)), user(sent(1, "image/webp", 3, 4))},
+		{"unknown image size", []string{"image"}, user(picture), user(picture)},
 		{"none are taken", []string{"text"}, user(known(1, "", 0, 0), picture), user(text("(An image was left out here: this model reads text only.)"))},
 	} {
 		req, _ := providers.Transform(providers.Model{Input: tt.input}, providers.Request{Messages: []message{tt.in}}, providers.Options{})
@@ -169,7 +169,7 @@ func TestTransformMessages(t *testing.T) {
 			}
 			again, _ := providers.Transform(m, got, providers.Options{})
 			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("a second time changes more (-once +twice):\n%s", diff)
+				t.Errorf("transform is not idempotent (-once +twice):\n%s", diff)
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestTransformOptions(t *testing.T) {
 func TestThinkingLevelValid(t *testing.T) {
 	for level, want := range map[providers.ThinkingLevel]bool{"": true, "off": true, "xhigh": true, "max": true, "extreme": false, "High": false} {
 		if level.Valid() != want {
-			t.Errorf("%q: valid %v, want %v", level, !want, want)
+			t.Errorf("%q: got valid %v, want %v", level, !want, want)
 		}
 	}
 }

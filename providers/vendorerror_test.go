@@ -101,7 +101,7 @@ func TestResponseErrorsOfServices(t *testing.T) {
 			t.Errorf("%s: got %+v", name, e)
 		}
 		if hinted := strings.Contains(providers.HideInError(e, []string{"secret of the call"}).Error(), "inference profile"); hinted != (tt.hint != "") {
-			t.Errorf("%s: says %q", name, e.Error())
+			t.Errorf("%s: got %q", name, e.Error())
 		}
 	}
 }

@@ -198,7 +198,7 @@ func TestDecodeStopReasons(t *testing.T) {
 	} {
 		events, failure := read(t, nil, textStart, textDelta("a"), messageEnd(reason), messageStop)
 		if failure != nil {
-			t.Errorf("%s: %v", reason, failure)
+			t.Errorf("%s: got %v", reason, failure)
 			continue
 		}
 		if done := events[len(events)-1].(providers.Done); done.StopReason != want {
@@ -257,7 +257,7 @@ func TestDecodeErrors(t *testing.T) {
 				t.Fatalf("got %+v, want kind %s", e, tt.kind)
 			}
 			if e.Kind != providers.KindTruncated && string(e.Body) != tt.last {
-				t.Errorf("body %q, want the event", e.Body)
+				t.Errorf("got body %q, want the event", e.Body)
 			}
 			if len(events) != 1 {
 				t.Errorf("got %d events, want the text before the error", len(events))
@@ -317,7 +317,7 @@ func TestDecodeUsage(t *testing.T) {
 func TestDecodeEventLimit(t *testing.T) {
 	payloads := []string{textStart, textDelta(strings.Repeat("a", 2<<20)), messageEnd("end_turn"), messageStop}
 	if _, failure := read(t, nil, payloads...); failure != nil {
-		t.Errorf("an event of 2 MiB: %v", failure)
+		t.Errorf("event of 2 MiB: got %v", failure)
 	}
 	_, failure := read(t, &anthropicmessages.Options{MaxEventBytes: 1 << 20}, payloads...)
 	if failure == nil || failure.Kind != providers.KindProtocol {

@@ -27,7 +27,7 @@ func TestCopilotHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := call.Header.Get("X-Initiator"); got != want {
-			t.Errorf("%s is told %q, want %q", provider, got, want)
+			t.Errorf("%s: got %q, want %q", provider, got, want)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestEncodeKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if key, authorize := call.Header.Get("X-Api-Key"), call.Header.Get("Authorization"); key != tt.key || authorize != tt.authorize {
-			t.Errorf("%+v: sends the key %q and the authorization %q", tt.o, key, authorize)
+			t.Errorf("%+v: got key %q and authorization %q", tt.o, key, authorize)
 		}
 		// No other header identifies the client.
 		want := ""
@@ -120,7 +120,7 @@ func TestEncodeKey(t *testing.T) {
 			want = "oauth-2025-04-20"
 		}
 		if beta, agent := call.Header.Get("Anthropic-Beta"), call.Header.Get("User-Agent"); beta != want || agent != "" || call.Header.Get("X-App") != "" {
-			t.Errorf("%+v: asks for the beta %q, as %q", tt.o, beta, agent)
+			t.Errorf("%+v: got beta %q and agent %q", tt.o, beta, agent)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestLongCacheRetention(t *testing.T) {
 		}
 	}
 	if got := encode(t, providers.Model{}, req, providers.Options{}); strings.Contains(got, "ttl") {
-		t.Errorf("nobody asks for an hour: %s", got)
+		t.Errorf("got a cache lifetime of an hour, want none: %s", got)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestEagerInput(t *testing.T) {
 	} {
 		got := encode(t, tt.m, providers.Request{Tools: []providers.Tool{{Name: "f"}, {Name: "g"}}}, providers.Options{})
 		if n := strings.Count(got, `"eager_input_streaming": true`); (n == 2) != tt.want || (n == 0) == tt.want {
-			t.Errorf("%s: %d of 2 tools, want them: %v", name, n, tt.want)
+			t.Errorf("%s: got %d of 2 tools, want them: %v", name, n, tt.want)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestEncodeResultsOfOthers(t *testing.T) {
 		m := providers.Model{Provider: "p", ID: "m", Reasoning: true, MaxTokens: 64000, Compat: tt.compat}
 		got := encode(t, m, providers.Request{Messages: tt.messages}, providers.Options{ThinkingLevel: "low", MaxTokens: 100})
 		if thinks := strings.Contains(got, `"thinking": {`); thinks != tt.thinks {
-			t.Errorf("%s: thinks %v, want %v", tt.name, thinks, tt.thinks)
+			t.Errorf("%s: got thinking %v, want %v", tt.name, thinks, tt.thinks)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestCompat(t *testing.T) {
 	req := providers.Request{Tools: []providers.Tool{{Name: "f"}}}
 	for marked, compat := range map[bool]providers.Compat{true: {}, false: {SupportsCacheControlOnTools: off}} {
 		if got := encode(t, providers.Model{Compat: compat}, req, providers.Options{}); strings.Contains(got, "cache_control") != marked {
-			t.Errorf("a mark: %v, want %v", !marked, marked)
+			t.Errorf("got a mark: %v, want %v", !marked, marked)
 		}
 	}
 	said := providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{

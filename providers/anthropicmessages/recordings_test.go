@@ -43,7 +43,7 @@ func TestRecordings(t *testing.T) {
 			got = append(got, b.Type+" "+b.ID+b.Data)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("blocks (-vendor's +ours):\n%s", diff)
+			t.Errorf("blocks (-vendor +parley):\n%s", diff)
 		}
 	})
 }

@@ -134,37 +134,37 @@ func TestEncodeModelFields(t *testing.T) {
 		more  func(*model)
 		want  string
 	}{
-		"opus 4.6":             {"anthropic.claude-opus-4-6-v1", "high", 64000, 0, nil, adaptive("high", plain)},
-		"sonnet 4.6, minimal":  {"eu.anthropic.claude-sonnet-4-6", "minimal", 64000, 0, nil, adaptive("low", plain)},
-		"opus 4.7":             {"anthropic.claude-opus-4-7", "medium", 64000, 0, nil, adaptive("medium", binding)},
-		"opus 5":               {"global.anthropic.claude-opus-5", "low", 64000, 0, nil, adaptive("low", binding)},
-		"haiku 5.5":            {"us.anthropic.claude-haiku-5-5", "low", 64000, 0, nil, adaptive("low", binding)},
-		"fable 5.1":            {"us.anthropic.claude-fable-5-1", "low", 64000, 0, nil, adaptive("low", binding)},
-		"a word of the map":    {"anthropic.claude-opus-4-6-v1", "minimal", 64000, 0, func(m *model) { m.Thinking = providers.ThinkingMap{"minimal": &high} }, adaptive("high", plain)},
-		"government":           {"us-gov.anthropic.claude-opus-4-8", "high", 64000, 0, nil, adaptive("high", "}")},
-		"government's region":  {"arn:aws-us-gov:bedrock:us-gov-west-1:1:inference-profile/anthropic.claude-opus-4-8", "high", 64000, 0, nil, adaptive("high", "}")},
-		"government's host":    {"anthropic.claude-opus-4-8", "high", 64000, 0, func(m *model) { m.BaseURL = "https://bedrock-runtime.us-gov-west-1.amazonaws.com" }, adaptive("high", "}")},
-		"government, a budget": {"us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0", "low", 64000, 0, nil, strings.Replace(budget("64000", "2048"), `,"display":"summarized"`, "", 1)},
-		"said to be adaptive":  {"arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", "high", 64000, 0, func(m *model) { m.Compat.ForceAdaptiveThinking = providers.FlagOn }, adaptive("high", plain)},
-		"said not to be":       {"anthropic.claude-opus-4-6-v1", "low", 64000, 0, func(m *model) { m.Compat.ForceAdaptiveThinking = providers.FlagOff }, budget("64000", "2048")},
-		"sonnet 3.7":           {"us.anthropic.claude-3-7-sonnet-20250219-v1:0", "medium", 64000, 0, nil, budget("64000", "8192")},
-		"sonnet 4":             {"us.anthropic.claude-sonnet-4-20250514-v1:0", "medium", 64000, 1000, nil, budget("9216", "8192")},
-		"no limits":            {sonnet, "low", 0, 0, nil, budget("10240", "2048")},
-		"shrinking budget":     {sonnet, "high", 4096, 0, nil, budget("4096", "3072")},
-		"no room for a budget": {sonnet, "high", 2000, 0, nil, `,"inferenceConfig":{"maxTokens":2000}`},
-		"too old to think":     {"anthropic.claude-3-5-sonnet-20241022-v2:0", "high", 8000, 0, nil, `,"inferenceConfig":{"maxTokens":8000}`},
-		"no version":           {"anthropic.claude-instant-v1", "high", 8000, 0, nil, `,"inferenceConfig":{"maxTokens":8000}`},
-		"off":                  {sonnet, "off", 64000, 0, nil, `,"inferenceConfig":{"maxTokens":64000},"additionalModelRequestFields":{"thinking":{"type":"disabled"}}`},
-		"never off":            {"anthropic.claude-fable-5", "off", 64000, 0, func(m *model) { m.Thinking = providers.ThinkingMap{"off": nil} }, `,"inferenceConfig":{"maxTokens":64000}`},
-		"left to the vendor":   {sonnet, "", 64000, 0, nil, `,"inferenceConfig":{"maxTokens":64000}`},
-		"does not reason":      {sonnet, "high", 64000, 0, func(m *model) { m.Reasoning = false }, `,"inferenceConfig":{"maxTokens":64000}`},
-		"gpt-oss":              {"openai.gpt-oss-120b-1:0", "medium", 64000, 0, nil, `,"additionalModelRequestFields":{"reasoning_effort":"medium"}`},
-		"gpt-oss, minimal":     {"openai.gpt-oss-120b-1:0", "minimal", 64000, 0, nil, `,"additionalModelRequestFields":{"reasoning_effort":"low"}`},
-		"gpt-oss, max":         {"openai.gpt-oss-120b-1:0", "max", 64000, 0, func(m *model) { m.Thinking = providers.ThinkingMap{"max": &high} }, `,"additionalModelRequestFields":{"reasoning_effort":"high"}`},
-		"gpt-oss, off":         {"openai.gpt-oss-120b-1:0", "off", 64000, 0, nil, ``},
-		"gpt":                  {"us.openai.gpt-6-sol", "high", 64000, 50, nil, `,"inferenceConfig":{"maxTokens":50},"additionalModelRequestFields":{"reasoning":{"effort":"high"}}`},
-		"gpt, left alone":      {"us.openai.gpt-6-sol", "", 64000, 0, nil, ``},
-		"nova":                 {"amazon.nova-2-lite-v1:0", "high", 64000, 64000, nil, ``},
+		"opus 4.6":              {"anthropic.claude-opus-4-6-v1", "high", 64000, 0, nil, adaptive("high", plain)},
+		"sonnet 4.6, minimal":   {"eu.anthropic.claude-sonnet-4-6", "minimal", 64000, 0, nil, adaptive("low", plain)},
+		"opus 4.7":              {"anthropic.claude-opus-4-7", "medium", 64000, 0, nil, adaptive("medium", binding)},
+		"opus 5":                {"global.anthropic.claude-opus-5", "low", 64000, 0, nil, adaptive("low", binding)},
+		"haiku 5.5":             {"us.anthropic.claude-haiku-5-5", "low", 64000, 0, nil, adaptive("low", binding)},
+		"fable 5.1":             {"us.anthropic.claude-fable-5-1", "low", 64000, 0, nil, adaptive("low", binding)},
+		"a word of the map":     {"anthropic.claude-opus-4-6-v1", "minimal", 64000, 0, func(m *model) { m.Thinking = providers.ThinkingMap{"minimal": &high} }, adaptive("high", plain)},
+		"government":            {"us-gov.anthropic.claude-opus-4-8", "high", 64000, 0, nil, adaptive("high", "}")},
+		"government's region":   {"arn:aws-us-gov:bedrock:us-gov-west-1:1:inference-profile/anthropic.claude-opus-4-8", "high", 64000, 0, nil, adaptive("high", "}")},
+		"government's host":     {"anthropic.claude-opus-4-8", "high", 64000, 0, func(m *model) { m.BaseURL = "https://bedrock-runtime.us-gov-west-1.amazonaws.com" }, adaptive("high", "}")},
+		"government, a budget":  {"us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0", "low", 64000, 0, nil, strings.Replace(budget("64000", "2048"), `,"display":"summarized"`, "", 1)},
+		"forced to be adaptive": {"arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", "high", 64000, 0, func(m *model) { m.Compat.ForceAdaptiveThinking = providers.FlagOn }, adaptive("high", plain)},
+		"forced not to be":      {"anthropic.claude-opus-4-6-v1", "low", 64000, 0, func(m *model) { m.Compat.ForceAdaptiveThinking = providers.FlagOff }, budget("64000", "2048")},
+		"sonnet 3.7":            {"us.anthropic.claude-3-7-sonnet-20250219-v1:0", "medium", 64000, 0, nil, budget("64000", "8192")},
+		"sonnet 4":              {"us.anthropic.claude-sonnet-4-20250514-v1:0", "medium", 64000, 1000, nil, budget("9216", "8192")},
+		"no limits":             {sonnet, "low", 0, 0, nil, budget("10240", "2048")},
+		"shrinking budget":      {sonnet, "high", 4096, 0, nil, budget("4096", "3072")},
+		"no room for a budget":  {sonnet, "high", 2000, 0, nil, `,"inferenceConfig":{"maxTokens":2000}`},
+		"too old to think":      {"anthropic.claude-3-5-sonnet-20241022-v2:0", "high", 8000, 0, nil, `,"inferenceConfig":{"maxTokens":8000}`},
+		"no version":            {"anthropic.claude-instant-v1", "high", 8000, 0, nil, `,"inferenceConfig":{"maxTokens":8000}`},
+		"off":                   {sonnet, "off", 64000, 0, nil, `,"inferenceConfig":{"maxTokens":64000},"additionalModelRequestFields":{"thinking":{"type":"disabled"}}`},
+		"never off":             {"anthropic.claude-fable-5", "off", 64000, 0, func(m *model) { m.Thinking = providers.ThinkingMap{"off": nil} }, `,"inferenceConfig":{"maxTokens":64000}`},
+		"left to the vendor":    {sonnet, "", 64000, 0, nil, `,"inferenceConfig":{"maxTokens":64000}`},
+		"does not reason":       {sonnet, "high", 64000, 0, func(m *model) { m.Reasoning = false }, `,"inferenceConfig":{"maxTokens":64000}`},
+		"gpt-oss":               {"openai.gpt-oss-120b-1:0", "medium", 64000, 0, nil, `,"additionalModelRequestFields":{"reasoning_effort":"medium"}`},
+		"gpt-oss, minimal":      {"openai.gpt-oss-120b-1:0", "minimal", 64000, 0, nil, `,"additionalModelRequestFields":{"reasoning_effort":"low"}`},
+		"gpt-oss, max":          {"openai.gpt-oss-120b-1:0", "max", 64000, 0, func(m *model) { m.Thinking = providers.ThinkingMap{"max": &high} }, `,"additionalModelRequestFields":{"reasoning_effort":"high"}`},
+		"gpt-oss, off":          {"openai.gpt-oss-120b-1:0", "off", 64000, 0, nil, ``},
+		"gpt":                   {"us.openai.gpt-6-sol", "high", 64000, 50, nil, `,"inferenceConfig":{"maxTokens":50},"additionalModelRequestFields":{"reasoning":{"effort":"high"}}`},
+		"gpt, unchanged":        {"us.openai.gpt-6-sol", "", 64000, 0, nil, ``},
+		"nova":                  {"amazon.nova-2-lite-v1:0", "high", 64000, 64000, nil, ``},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := model{Provider: "p", ID: tt.id, Reasoning: true, MaxTokens: tt.limit}
@@ -255,7 +255,7 @@ func TestEncodeCacheMarks(t *testing.T) {
 			c := bedrockconverse.NewCodec(&bedrockconverse.Options{Getenv: environment(map[string]string{"AWS_BEDROCK_FORCE_CACHE": force})})
 			got := providertest.Encoded(t, c, providers.Model{ID: id}, providers.Request{System: "s", Messages: []providers.Message{user(providers.Text{Text: "a"})}}, providers.Options{})
 			if n := strings.Count(got, "cachePoint"); n != 0 != want || n != 0 && n != 2 {
-				t.Errorf("%s, forced %q: %d marks", id, force, n)
+				t.Errorf("%s, forced %q: got %d marks", id, force, n)
 			}
 		}
 	}
@@ -304,7 +304,7 @@ func TestEncodeToolsOfHistory(t *testing.T) {
 		}
 		for _, tool := range body.ToolConfig.Tools {
 			if len(tool.ToolSpec.InputSchema.JSON) == 0 {
-				t.Errorf("tool %q has no schema", tool.ToolSpec.Name)
+				t.Errorf("tool %q: got no schema", tool.ToolSpec.Name)
 			}
 			names = append(names, tool.ToolSpec.Name)
 		}
@@ -344,17 +344,17 @@ func TestEncodeIDs(t *testing.T) {
 		for _, b := range m.Content {
 			if id := b.ToolUse.ToolUseID; id != "" {
 				if seen[id] || len(id) > 64 || strings.ContainsAny(id, ".:ö") {
-					t.Errorf("sends the id %q", id)
+					t.Errorf("got id %q", id)
 				}
 				seen[id], last = true, id
 			}
 			if id := b.ToolResult.ToolUseID; id != "" && id != last {
-				t.Errorf("the result of %q has the id %q", last, id)
+				t.Errorf("result of %q: got id %q", last, id)
 			}
 		}
 	}
 	if len(seen) != len(ids) || !seen["tooluse_1"] || !seen[strings.Repeat("x", 64)] {
-		t.Errorf("sends %q", slices.Sorted(maps.Keys(seen)))
+		t.Errorf("got ids %q", slices.Sorted(maps.Keys(seen)))
 	}
 }
 

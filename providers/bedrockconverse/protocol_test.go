@@ -172,7 +172,7 @@ func (c *reached) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
-	return nil, errors.New("nobody is there")
+	return nil, errors.New("no route to host")
 }
 
 // TestRegions: the region of the call determines the vendor's host and the signature.
@@ -211,7 +211,7 @@ func TestRegions(t *testing.T) {
 			}
 			r := client.request
 			if r.URL.Host != tt.host || r.Host != tt.host || !strings.Contains(r.Header.Get("Authorization"), "/"+tt.region+"/bedrock/aws4_request") {
-				t.Errorf("goes to %s (%s) with %s", r.URL.Host, r.Host, r.Header.Get("Authorization"))
+				t.Errorf("got host %s (%s) with authorization %s", r.URL.Host, r.Host, r.Header.Get("Authorization"))
 			}
 		})
 	}
@@ -231,7 +231,7 @@ func TestNoCredentials(t *testing.T) {
 		"no region": {map[string]string{"AWS_REGION": "evil.example/"}, providers.KindInvalidRequest, "AWS_REGION"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			protocol, model := serve(t, tt.env, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
+			protocol, model := serve(t, tt.env, func(http.ResponseWriter, *http.Request) { t.Error("got a request, want none") })
 			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{}))
 			if broken != nil || failure == nil || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.says) {
 				t.Errorf("got %v, %v", failure, broken)

@@ -29,7 +29,7 @@ func TestRecordings(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, body.Messages[0].Content); diff != "" {
-			t.Errorf("blocks (-vendor's +ours):\n%s", diff)
+			t.Errorf("blocks (-vendor +parley):\n%s", diff)
 		}
 	})
 }

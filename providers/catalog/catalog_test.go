@@ -43,7 +43,7 @@ func TestCounts(t *testing.T) {
 				}
 			}
 			if m.ID == "" || m.API == "" || m.ContextWindow <= 0 || m.MaxTokens <= 0 {
-				t.Errorf("%s/%s is not whole: %+v", id, m.ID, m)
+				t.Errorf("%s/%s: got incomplete model %+v", id, m.ID, m)
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func TestSingleEntries(t *testing.T) {
 		models := catalog.Builtin()[provider].Models()
 		i := slices.IndexFunc(models, func(m providers.CatalogModel) bool { return m.ID == id })
 		if i < 0 {
-			t.Fatalf("no %s/%s", provider, id)
+			t.Fatalf("missing model %s/%s", provider, id)
 		}
 		return models[i]
 	}
@@ -155,7 +155,7 @@ func TestSingleEntries(t *testing.T) {
 		}
 	}
 	if nvidia := catalog.Builtin()["nvidia"].Models()[0]; nvidia.Headers["NVCF-POLL-SECONDS"] != "3600" {
-		t.Errorf("nvidia has the headers %v", nvidia.Headers)
+		t.Errorf("nvidia: got headers %v", nvidia.Headers)
 	}
 }
 
@@ -165,11 +165,11 @@ func TestNoIdentityOfAnotherProgram(t *testing.T) {
 		for _, m := range p.Models() {
 			for name := range m.Headers {
 				if name != "NVCF-POLL-SECONDS" {
-					t.Errorf("%s/%s sends %s", id, m.ID, name)
+					t.Errorf("%s/%s: got header %s", id, m.ID, name)
 				}
 			}
 			if u, err := url.Parse(strings.ReplaceAll(m.BaseURL, "{location}", "l")); err != nil || u.Scheme != "https" && m.BaseURL != "" || strings.HasSuffix(m.BaseURL, "/") {
-				t.Errorf("%s/%s is at %q", id, m.ID, m.BaseURL)
+				t.Errorf("%s/%s: got URL %q", id, m.ID, m.BaseURL)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func TestTiersRise(t *testing.T) {
 			above := int64(0)
 			for _, tier := range m.Cost.Tiers {
 				if tier.InputTokensAbove <= above || tier.Rates == (providers.Rates{}) {
-					t.Errorf("%s/%s has the tiers %+v", id, m.ID, m.Cost.Tiers)
+					t.Errorf("%s/%s: got tiers %+v", id, m.ID, m.Cost.Tiers)
 				}
 				above = tier.InputTokensAbove
 			}
@@ -209,7 +209,7 @@ func TestVariables(t *testing.T) {
 		for other, q := range catalog.Builtin() {
 			for _, k := range q.EnvKeys {
 				if id < other && slices.Contains(p.EnvKeys, k) && !sameVendor(id, other) {
-					t.Errorf("%s and %s share %s", id, other, k.Name)
+					t.Errorf("%s and %s: got the same variable %s", id, other, k.Name)
 				}
 			}
 		}
@@ -230,7 +230,7 @@ func TestVariables(t *testing.T) {
 	}
 	for id, names := range got {
 		if names == "" && id != "openai-codex" {
-			t.Errorf("%s has no variable", id)
+			t.Errorf("%s: got no variable", id)
 		}
 	}
 }
@@ -256,15 +256,15 @@ func TestFileIsPinned(t *testing.T) {
 		t.Errorf("the file has the SHA-256 %s, want %s", got, packedSum)
 	}
 	if len(b) > 32<<10 {
-		t.Errorf("the file has %d bytes", len(b))
+		t.Errorf("got a file of %d bytes", len(b))
 	}
 	s := catalog.Provenance()
 	if s.Version != "1.5.2" || s.Generated != "2026-11-10T12:05:37.628Z" || s.Package == "" || len(s.Integrity) != 88 {
-		t.Errorf("made from %+v", s)
+		t.Errorf("got source %+v", s)
 	}
 	notice, err := os.ReadFile("NOTICE")
 	if err != nil || !strings.Contains(string(notice), s.Package) || !strings.Contains(string(notice), s.Version) || !strings.Contains(string(notice), "Copyright (c)") {
-		t.Errorf("NOTICE does not say whose %s %s is: %v", s.Package, s.Version, err)
+		t.Errorf("NOTICE lacks the copyright of %s %s: %v", s.Package, s.Version, err)
 	}
 }
 
@@ -277,23 +277,23 @@ func TestRegistryTakesTheCatalog(t *testing.T) {
 		models := catalog.Builtin()[m.Provider].Models()
 		i := slices.IndexFunc(models, func(c providers.CatalogModel) bool { return c.ID == m.ID })
 		if i < 0 || m.API != models[i].API || m.BaseURL != models[i].BaseURL || m.ContextWindow != models[i].ContextWindow {
-			t.Errorf("%s became %+v", m.Spec(), m)
+			t.Errorf("%s: got %+v", m.Spec(), m)
 		}
 	}
 	if len(listed) != 1608 {
-		t.Errorf("%d models are listed", len(listed))
+		t.Errorf("got %d models", len(listed))
 	}
 	for _, id := range slices.Sorted(maps.Keys(catalog.Builtin())) {
 		if _, err := r.Resolve(id + "/not-listed"); err == nil {
-			t.Errorf("%s takes any model without a registration", id)
+			t.Errorf("%s: got an unlisted model without a registration", id)
 		}
 		if err := r.RegisterProvider(id, providers.Registration{}); err != nil {
-			t.Errorf("%s cannot be registered by its name alone: %v", id, err)
+			t.Errorf("%s: registration by name: got %v", id, err)
 		}
 		m, err := r.Resolve(id + "/not-listed")
 		first := catalog.Builtin()[id].Models()[0]
 		if err != nil || m.API != first.API || m.BaseURL != first.BaseURL || m.ContextWindow != 0 || m.Cost.Rates != (providers.Rates{}) || m.Headers != nil {
-			t.Errorf("%s/not-listed became %+v, %v", id, m, err)
+			t.Errorf("%s/not-listed: got %+v, %v", id, m, err)
 		}
 	}
 }

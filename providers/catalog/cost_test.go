@@ -68,7 +68,7 @@ func exact(t *testing.T, cost []json.Number, tiers [][]json.Number, d providers.
 	fraction := func(n json.Number) *big.Rat {
 		r, ok := new(big.Rat).SetString(n.String())
 		if !ok {
-			t.Fatalf("%q is no number", n)
+			t.Fatalf("%q is not a number", n)
 		}
 		return r
 	}
@@ -118,6 +118,6 @@ func TestPricesAreExact(t *testing.T) {
 		}
 	}
 	if tiered < 266 || charged < 15_000 {
-		t.Errorf("%d tiers and %d prices are too few to show anything", tiered, charged)
+		t.Errorf("got %d tiers and %d prices, want more", tiered, charged)
 	}
 }

@@ -195,7 +195,7 @@ func readProvider(id string, raw []byte, shared *sharing) (*provider, error) {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
 			if m.Provider != id || m.API != api || "chat:"+m.ID != key || seen[m.ID] {
-				return nil, fmt.Errorf("%s: is %s of %s at %s, or stands there twice", key, m.ID, m.Provider, m.API)
+				return nil, fmt.Errorf("%s: unexpected %s of %s at %s, or a duplicate", key, m.ID, m.Provider, m.API)
 			}
 			seen[m.ID] = true
 			out, err := shared.model(m, p.endpoint(api, m.BaseURL))
@@ -226,7 +226,7 @@ func (p *provider) freeze() error {
 	want, ok := frozenEndpoint()[p.ID]
 	first := slices.IndexFunc(p.Endpoints, func(e endpoint) bool { return e.API == want || strings.Contains(e.BaseURL, want) })
 	if !ok || first < 0 {
-		return fmt.Errorf("has %d endpoints: say in frozenEndpoint which one is first", len(p.Endpoints))
+		return fmt.Errorf("has %d endpoints; select the first in frozenEndpoint", len(p.Endpoints))
 	}
 	order := []int{first}
 	for i := range p.Endpoints {
@@ -272,7 +272,7 @@ func (s *sharing) model(m sourceModel, at int) (out model, err error) {
 		Images: slices.Contains(m.Input, providers.InputImage), Cost: m.Cost.list(),
 	}
 	if want := slices.DeleteFunc(slices.Clone(m.Input), func(s string) bool { return s == providers.InputImage }); !slices.Equal(want, []string{providers.InputText}) {
-		return out, fmt.Errorf("takes %q", m.Input)
+		return out, fmt.Errorf("unknown input %q", m.Input)
 	}
 	for _, t := range m.Cost.Tiers {
 		r := t.list()
@@ -361,7 +361,7 @@ func TestCatalogComesFromItsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have != nil && have.Source != (Source{sourcePackage, sourceVersion, have.Source.Generated, sourceIntegrity}) && !*rewrite {
-		t.Errorf("the file was made from %+v, and not from the pinned package", have.Source)
+		t.Errorf("got a file of %+v, want the pinned package", have.Source)
 	}
 	if *source == "" {
 		return
@@ -452,10 +452,10 @@ func TestGenerate(t *testing.T) {
 	}
 	again, err := unpack(bytes.NewReader(one))
 	if diff := cmp.Diff(want, again); err != nil || diff != "" {
-		t.Errorf("unpacked, it is another: %v\n%s", err, diff)
+		t.Errorf("unpacked catalog differs: %v\n%s", err, diff)
 	}
 	if two, err := pack(again); err != nil || !bytes.Equal(one, two) {
-		t.Errorf("packed again, it is another: %v", err)
+		t.Errorf("repacked catalog differs: %v", err)
 	}
 }
 
@@ -466,7 +466,7 @@ func TestGenerateRefuses(t *testing.T) {
 		"a quirk":          {"p", `{"openai-completions":{` + entry("p", "openai-completions", "m", "u", `,"compat":{"isFast":true}`) + `}}`, "isFast"},
 		"another provider": {"p", `{"openai-completions":{` + entry("q", "openai-completions", "m", "u", "") + `}}`, "m of q"},
 		"a model twice": {"openrouter", `{"openai-completions":{` + entry("openrouter", "openai-completions", "m", "u", "") + `},
-			"openai-responses":{` + entry("openrouter", "openai-responses", "m", "u", "") + `}}`, "twice"},
+			"openai-responses":{` + entry("openrouter", "openai-responses", "m", "u", "") + `}}`, "duplicate"},
 		"two endpoints": {"p", `{"openai-completions":{` + entry("p", "openai-completions", "m", "u", "") + "," + entry("p", "openai-completions", "n", "v", "") + `}}`, "2 endpoints"},
 		"an input":      {"p", strings.Replace(`{"openai-completions":{`+entry("p", "openai-completions", "m", "u", "")+`}}`, `"image"`, `"smell"`, 1), "smell"},
 		"no data":       {"p", `[]`, "p.json"},
@@ -507,7 +507,7 @@ func TestUnpackRefuses(t *testing.T) {
 		}
 	}
 	if _, err := unpack(strings.NewReader("no gzip")); err == nil {
-		t.Error("anything was taken for a packed catalog")
+		t.Error("invalid catalog: got no error")
 	}
 }
 
@@ -527,17 +527,17 @@ func TestDecodeIsBounded(t *testing.T) {
 	c := doc.models()
 	runtime.ReadMemStats(&decoded)
 	if took := decoded.TotalAlloc - before.TotalAlloc; took > 8<<20 {
-		t.Errorf("decoding took %d bytes", took)
+		t.Errorf("got %d bytes allocated for decoding", took)
 	}
 	doc = nil
 	runtime.GC()
 	runtime.ReadMemStats(&kept)
 	if stays := int64(kept.HeapAlloc) - int64(before.HeapAlloc); stays > 2<<20 {
-		t.Errorf("the catalog keeps %d bytes", stays)
+		t.Errorf("got %d bytes retained by the catalog", stays)
 	}
 	runtime.KeepAlive(c)
 	if a, b := Builtin(), Builtin(); &a["openai"].Models()[0] != &b["openai"].Models()[0] {
-		t.Error("it is decoded twice")
+		t.Error("got a second decoding")
 	}
 }
 
@@ -555,10 +555,10 @@ func TestNothingIsDecodedUnasked(t *testing.T) {
 		r.EnvKeys(id)
 	}
 	if decoded != 0 {
-		t.Errorf("a registry decodes the catalog %d times", decoded)
+		t.Errorf("registry: got %d decodings", decoded)
 	}
 	if _, err := r.Resolve("groq/new"); err != nil || decoded != 1 {
-		t.Errorf("a model decodes it %d times, %v", decoded, err)
+		t.Errorf("model: got %d decodings, %v", decoded, err)
 	}
 }
 

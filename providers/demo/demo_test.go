@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 		{"no number", request(user("long story")), "You said: long story (2 words)"},
 		{"long", request(user("long 4")), "1 2 3 4"},
 		{"long, negative", request(user("Long -4")), "1"},
-		{"nothing said", request(), "Hello. Say help to see what I can do."},
+		{"no message", request(), "Hello. Say help to see what I can do."},
 		{"no such tool", providers.Request{Messages: []providers.Message{user("time")}}, "I have no tool named time here, so I cannot tell."},
 		{"tool result", request(user("time"), calling("c"), result("c", "noon")), "The tool time says: noon"},
 		{"tool result lost", request(user("time"), calling("c")), "The tool time failed: There is no result: the call was interrupted, and whether it took effect is unknown."},
@@ -132,7 +132,7 @@ func TestHelpListsEveryCommand(t *testing.T) {
 func TestLongIsClamped(t *testing.T) {
 	got, _ := answer(t, request(user("long 999999")))
 	if n := len(strings.Fields(got)); n != demo.MaxLong {
-		t.Errorf("counted to %d, want %d", n, demo.MaxLong)
+		t.Errorf("got a count of %d, want %d", n, demo.MaxLong)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestDeterministic(t *testing.T) {
 	_, a := answer(t, request(user("a")))
 	_, b := answer(t, request(user("b")))
 	if a[len(a)-1].(providers.Done).ResponseID == b[len(b)-1].(providers.Done).ResponseID {
-		t.Error("two requests share a response id")
+		t.Error("two requests: got the same response id")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestPace(t *testing.T) {
 			t.Fatal(failure, broken)
 		}
 		if took := time.Since(begin); took != 100*demo.DefaultPace {
-			t.Errorf("took %v, want %v", took, 100*demo.DefaultPace)
+			t.Errorf("got duration %v, want %v", took, 100*demo.DefaultPace)
 		}
 	})
 }

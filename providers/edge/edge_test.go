@@ -133,7 +133,7 @@ func TestEdgeInputs(t *testing.T) {
 			chat(`"max_completion_tokens":50,"temperature":0.5,"reasoning_effort":"high",`), &providers.EdgeGateway{ID: "default"}, http.Header{"X-Session-Affinity": {"s"}}},
 		"limit of the catalog": {providers.Edge{}, "@cf/m", providers.Options{ThinkingLevel: providers.ThinkingMinimal}, chat(`"max_completion_tokens":800,"reasoning_effort":"low",`),
 			&providers.EdgeGateway{ID: "default"}, nil},
-		"told not to think":   {providers.Edge{}, "@cf/m", providers.Options{ThinkingLevel: providers.ThinkingOff}, chat(`"max_completion_tokens":800,`), &providers.EdgeGateway{ID: "default"}, nil},
+		"thinking off":        {providers.Edge{}, "@cf/m", providers.Options{ThinkingLevel: providers.ThinkingOff}, chat(`"max_completion_tokens":800,`), &providers.EdgeGateway{ID: "default"}, nil},
 		"does not reason":     {providers.Edge{}, "@cf/other", providers.Options{ThinkingLevel: providers.ThinkingHigh}, chat(""), &providers.EdgeGateway{ID: "default"}, nil},
 		"messages":            {providers.Edge{}, "anthropic/claude", providers.Options{SessionID: "s"}, messages("8192"), &providers.EdgeGateway{ID: "default"}, http.Header{"X-Session-Affinity": {"s"}}},
 		"not anthropic":       {providers.Edge{}, "anthropic-like/claude", providers.Options{}, chat(""), &providers.EdgeGateway{ID: "default"}, nil},
@@ -143,7 +143,7 @@ func TestEdgeInputs(t *testing.T) {
 			b := &binding{answer: speaks}
 			events, failure, broken := providertest.Collect(registry(t, b, tt.edge).Stream(t.Context(), "own/"+tt.model, talk, tt.o))
 			if failure != nil || broken != nil || len(events) != 2 || len(b.calls) != 1 {
-				t.Fatalf("%d events of %d calls, %v, %v", len(events), len(b.calls), failure, broken)
+				t.Fatalf("got %d events of %d calls, %v, %v", len(events), len(b.calls), failure, broken)
 			}
 			got := b.calls[0]
 			got.Inputs = providertest.Canonical(t, got.Inputs)
@@ -233,10 +233,10 @@ func TestEdgeErrors(t *testing.T) {
 				t.Fatalf("got %v", failure)
 			}
 			if tt.meta != nil && (!cmp.Equal(e.Meta(), tt.meta) || e.Type() != "edge_ai_binding_error") {
-				t.Errorf("%s, %v, want %v", e.Type(), e.Meta(), tt.meta)
+				t.Errorf("got %s, %v, want %v", e.Type(), e.Meta(), tt.meta)
 			}
 			if name == "cannot be run" && !errors.Is(failure, down) {
-				t.Errorf("%v is not the binding's error", failure)
+				t.Errorf("got %v, want the binding's error", failure)
 			}
 		})
 	}
@@ -253,7 +253,7 @@ func TestEdgeNeedsABinding(t *testing.T) {
 	for _, spec := range []string{"own/m", edge.DefaultProvider + "/anthropic/m"} {
 		_, failure, _ := providertest.Collect(r.Stream(t.Context(), spec, talk, providers.Options{}))
 		if failure == nil || !errors.Is(failure, edge.ErrNoBinding) || failure.Retryable() {
-			t.Errorf("%s: %v", spec, failure)
+			t.Errorf("%s: got %v", spec, failure)
 		}
 	}
 }
@@ -266,10 +266,10 @@ func TestEdgeInstall(t *testing.T) {
 		err := edge.Install(r, &binding{}, date)
 		var refused *edge.CompatibilityDateError
 		if (err == nil) != ok || !ok && (!errors.As(err, &refused) || refused.Date != date || !strings.Contains(err.Error(), "2026-04-01")) {
-			t.Errorf("%q: %v", date, err)
+			t.Errorf("%q: got %v", date, err)
 		}
 		if r.Speaks(edge.API) != ok || r.Registered(edge.DefaultProvider) != ok {
-			t.Errorf("%q: registered is %t and %t", date, r.Speaks(edge.API), r.Registered(edge.DefaultProvider))
+			t.Errorf("%q: got registered %t and %t", date, r.Speaks(edge.API), r.Registered(edge.DefaultProvider))
 		}
 	}
 }
@@ -287,7 +287,7 @@ func TestEdgeInstallLeavesTheApplicationsOwn(t *testing.T) {
 		t.Fatal(failure)
 	}
 	if len(own.calls) != 1 || len(platforms.calls) != 0 || own.calls[0].Options.Gateway != nil {
-		t.Errorf("%+v, %+v", own.calls, platforms.calls)
+		t.Errorf("got calls %+v and %+v", own.calls, platforms.calls)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestEdgeLeavesReasoningOut(t *testing.T) {
 		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}},
 	}}
 	if _, failure, _ := providertest.Collect(registry(t, b, providers.Edge{}).Stream(t.Context(), "own/anthropic/m", req, providers.Options{})); failure != nil || len(b.calls) != 2 {
-		t.Errorf("%d calls, %v", len(b.calls), failure)
+		t.Errorf("got %d calls, %v", len(b.calls), failure)
 	}
 	if !json.Valid([]byte(b.calls[1].Inputs)) {
 		t.Errorf("%s is not JSON", b.calls[1].Inputs)

@@ -133,7 +133,7 @@ func TestWrongInside(t *testing.T) {
 		})
 	}
 	if _, _, err := read(bytes.NewReader(framed("", strings.Repeat("x", 84), 0)), &eventstream.Options{MaxMessageBytes: 100}); err != io.EOF {
-		t.Errorf("a message of the limit: %v", err)
+		t.Errorf("message of maximum size: got %v", err)
 	}
 }
 
@@ -152,10 +152,10 @@ func TestCut(t *testing.T) {
 			whole = 1
 		}
 		if err != want || len(payloads) != whole {
-			t.Fatalf("cut at %d: %d messages and %v, want %d and %v", n, len(payloads), err, whole, want)
+			t.Fatalf("cut at %d: got %d messages and %v, want %d and %v", n, len(payloads), err, whole, want)
 		}
 		if _, _, err := read(io.MultiReader(bytes.NewReader(stream[:n]), iotest.ErrReader(reset)), nil); !errors.Is(err, reset) {
-			t.Fatalf("broken at %d: %v", n, err)
+			t.Fatalf("broken at %d: got %v", n, err)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestLengthIsNotBelieved(t *testing.T) {
 	_, _, err := read(bytes.NewReader(announced), nil)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; err != io.ErrUnexpectedEOF || took > 1<<20 {
-		t.Errorf("12 bytes of a message took %d bytes of memory: %v", took, err)
+		t.Errorf("12 bytes of a message: got %d bytes of memory, %v", took, err)
 	}
 }
 
@@ -192,7 +192,7 @@ func FuzzReader(f *testing.F) {
 			again := eventstream.AppendMessage(nil, []eventstream.Header{{Name: "a", Value: text}}, m.Payload)
 			same, err := eventstream.NewReader(bytes.NewReader(again), &eventstream.Options{MaxMessageBytes: 1 << 18}).Next()
 			if err != nil || same.Text("a") != text || !bytes.Equal(same.Payload, m.Payload) {
-				t.Fatalf("%x becomes %x: %v", m.Payload, again, err)
+				t.Fatalf("%x: got %x, %v", m.Payload, again, err)
 			}
 		}
 	})

@@ -160,7 +160,7 @@ func TestServiceAccount(t *testing.T) {
 			}
 			issued, _ := claims["iat"].(float64)
 			if int64(issued) < before || int64(issued) > time.Now().Unix() {
-				t.Errorf("issued at %v", claims["iat"])
+				t.Errorf("got issue time %v", claims["iat"])
 			}
 			want := map[string]any{
 				"iss": "a@proj.example", "aud": uri, "scope": "https://www.googleapis.com/auth/cloud-platform", "iat": issued, "exp": issued + 3600,
@@ -229,7 +229,7 @@ func TestUnusableCredentials(t *testing.T) {
 		}))
 	}
 	elsewhere := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
-		t.Error("secrets are sent where the endpoint says")
+		t.Error("got a request to the endpoint of the file")
 		io.WriteString(w, `{"access_token":"lent","expires_in":60}`)
 	})
 	sends := userFile(t, newTokenServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +266,7 @@ func TestUnusableCredentials(t *testing.T) {
 				t.Fatalf("authorized by %q, %v", got, failure)
 			}
 			if text := failure.Error() + string(failure.Body); strings.Contains(text, "kept-") {
-				t.Errorf("shows a secret: %s", text)
+				t.Errorf("error contains a secret: %s", text)
 			}
 		})
 	}

@@ -152,7 +152,7 @@ func TestDecodeEnds(t *testing.T) {
 	} {
 		events, failure := read(t, tt.payloads...)
 		if failure != nil {
-			t.Errorf("%s: %v", tt.payloads, failure)
+			t.Errorf("%s: got %v", tt.payloads, failure)
 			continue
 		}
 		if done := events[len(events)-1].(providers.Done); done.StopReason != tt.want {
@@ -191,13 +191,13 @@ func TestDecodeErrors(t *testing.T) {
 				t.Fatalf("got %+v, want kind %s, status %d", e, tt.kind, tt.status)
 			}
 			if len(events) == 0 {
-				t.Error("the text before the error is lost")
+				t.Error("got no text before the error")
 			}
 			if tt.code != "" && !strings.Contains(e.Error(), tt.code) {
-				t.Errorf("%v does not name %s", e, tt.code)
+				t.Errorf("error %v lacks %s", e, tt.code)
 			}
 			if want := tt.kind == providers.KindRateLimit; want != (e.RetryAfter.Seconds() == 34.4) {
-				t.Errorf("waits %v", e.RetryAfter)
+				t.Errorf("got retry after %v", e.RetryAfter)
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestDecodeNoStream(t *testing.T) {
 func TestDecodeEventLimit(t *testing.T) {
 	body := providertest.Payloads(saying(says(strings.Repeat("a", 2<<20))), ends("STOP"))
 	if _, failure := providertest.Decode(t, googlegenerativeai.NewCodec(nil), body); failure != nil {
-		t.Errorf("an event of 2 MiB: %v", failure)
+		t.Errorf("event of 2 MiB: got %v", failure)
 	}
 	_, failure := providertest.Decode(t, googlegenerativeai.NewCodec(&googlegenerativeai.Options{MaxEventBytes: 1 << 20}), body)
 	if failure == nil || failure.Kind != providers.KindProtocol {

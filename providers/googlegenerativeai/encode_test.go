@@ -273,7 +273,7 @@ func TestEncodeHistory(t *testing.T) {
 		{"reasoning of its own", third, []providers.Message{said(own, providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, model(`{"text":"hm","thought":true}`, text)},
 		{"an empty text", third, []providers.Message{said(own, providers.Text{Text: "a"}, providers.Text{Signature: "0:s"})}, model(text, `{"text":"","thoughtSignature":"s"}`)},
 		{"signed in another format", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: `{"phase":"x"}`})}, model(text)},
-		{"signed by nobody", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "0:"})}, model(text)},
+		{"signature without a model", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "0:"})}, model(text)},
 		{"a name that is none", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: "1 more"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
 			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"_1_more"`)},
 		{"a long name", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: strings.Repeat("f", 65)}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
@@ -335,7 +335,7 @@ func TestRequestIsPrefixOfNext(t *testing.T) {
 		}
 		now := strings.TrimSpace(providertest.Sent(t, call))
 		if !strings.HasPrefix(now, strings.TrimSuffix(before, "]}")) {
-			t.Errorf("%s\ndoes not begin with\n%s", now, before)
+			t.Errorf("got\n%s\nwithout the prefix\n%s", now, before)
 		}
 		before = now
 	}

@@ -184,7 +184,7 @@ func TestSignatureRefused(t *testing.T) {
 		t.Fatal(e, broken)
 	}
 	if len(bodies) != 2 || !strings.Contains(bodies[0], `"old"`) || strings.Contains(bodies[1], `"old"`) || !strings.Contains(bodies[1], "skip_thought_signature_validator") {
-		t.Errorf("sent %q", bodies)
+		t.Errorf("got bodies %q", bodies)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestRecordings(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(signedParts(t, r.Body), partsOf(sent)); diff != "" {
-					t.Errorf("parts (-vendor's +ours):\n%s", diff)
+					t.Errorf("parts (-vendor +parley):\n%s", diff)
 				}
 			})
 		})

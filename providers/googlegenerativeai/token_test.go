@@ -81,7 +81,7 @@ func TestTokenIsRefreshedOnce(t *testing.T) {
 			}
 			synctest.Wait()
 			if n := e.asked.Load(); n != step.asked {
-				t.Errorf("after %v: asked %d times, want %d", step.wait, n, step.asked)
+				t.Errorf("after %v: got %d token requests, want %d", step.wait, n, step.asked)
 			}
 		}
 	})
@@ -104,7 +104,7 @@ func TestTokenEndpointFailure(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if n := e.asked.Load(); n != 4 {
-			t.Errorf("asked %d times, want once for each hundred", n)
+			t.Errorf("got %d token requests, want 1 per hundred calls", n)
 		}
 		time.Sleep(time.Minute)
 		if got := hundred(t, tokens); got[errDown.Error()] != 100 || e.asked.Load() != 5 {

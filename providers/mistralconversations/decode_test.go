@@ -65,7 +65,7 @@ func TestDecodeContent(t *testing.T) {
 				}
 			}
 			if text != tt.text || thought != tt.thought {
-				t.Errorf("said %q and thought %q, want %q and %q", text, thought, tt.text, tt.thought)
+				t.Errorf("got text %q and reasoning %q, want %q and %q", text, thought, tt.text, tt.thought)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestDecodeErrors(t *testing.T) {
 				t.Fatalf("got %+v, want kind %s", e, tt.kind)
 			}
 			if len(events) == 0 {
-				t.Error("the text before the error is lost")
+				t.Error("got no text before the error")
 			}
 		})
 	}

@@ -155,20 +155,20 @@ func TestCallIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, id := range called {
 		if len(id) != 9 || strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || seen[id] {
-			t.Errorf("the id %q is not nine letters and digits, or not the only one", id)
+			t.Errorf("got id %q, want nine letters and digits, unique", id)
 		}
 		seen[id] = true
 	}
 	if called[0] != ids[0] {
-		t.Errorf("the vendor's own id became %q", called[0])
+		t.Errorf("vendor's own id: got %q", called[0])
 	}
 	if again, _ := sent(); !cmp.Equal(again, called) {
-		t.Errorf("the ids are %q and then %q", called, again)
+		t.Errorf("got ids %q and then %q", called, again)
 	}
 	// An id that equals the replacement of another is replaced too.
 	said.Parts[0], results.Parts[0] = providers.ToolCall{ID: called[1], Name: "f"}, providers.ToolResult{CallID: called[1]}
 	if both, answered := sent(); both[0] == both[1] || !cmp.Equal(both, answered) {
-		t.Errorf("the ids are %q", both)
+		t.Errorf("got ids %q", both)
 	}
 }
 

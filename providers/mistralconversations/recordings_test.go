@@ -42,7 +42,7 @@ func TestRecordings(t *testing.T) {
 		}
 		got.add(t, body.Messages[0])
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-vendor's +ours):\n%s", diff)
+			t.Errorf("(-vendor +parley):\n%s", diff)
 		}
 	})
 }

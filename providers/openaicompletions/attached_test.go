@@ -55,7 +55,7 @@ func TestAttachedToCalls(t *testing.T) {
 					delete(got, member)
 				}
 				if encoded, err := json.Marshal(got); err != nil || providertest.Canonical(t, string(encoded)) != providertest.Canonical(t, want) {
-					t.Errorf("a call of %s is sent with %s, %v, want %s", model, encoded, err, want)
+					t.Errorf("call of %s: got %s, %v, want %s", model, encoded, err, want)
 				}
 			}
 		})

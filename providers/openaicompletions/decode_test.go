@@ -128,10 +128,10 @@ func TestDecodeErrors(t *testing.T) {
 				t.Fatalf("got %+v, want kind %s", e, tt.kind)
 			}
 			if e.Kind != providers.KindTruncated && string(e.Body) != tt.last {
-				t.Errorf("body %q, want the event", e.Body)
+				t.Errorf("got body %q, want the event", e.Body)
 			}
 			if len(events) == 0 {
-				t.Error("the text before the error is lost")
+				t.Error("got no text before the error")
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestDecodePrices(t *testing.T) {
 func TestDecodeEventLimit(t *testing.T) {
 	big := `{"choices":[{"delta":{"content":"` + strings.Repeat("a", 2<<20) + `"},"finish_reason":"stop"}]}`
 	if _, failure := read(t, nil, big); failure != nil {
-		t.Errorf("an event of 2 MiB: %v", failure)
+		t.Errorf("event of 2 MiB: got %v", failure)
 	}
 	_, failure := read(t, &openaicompletions.Options{MaxEventBytes: 1 << 20}, big)
 	if failure == nil || failure.Kind != providers.KindProtocol {
@@ -213,7 +213,7 @@ func TestServersWithoutFinishReason(t *testing.T) {
 			return openaicompletions.NewCodec(nil).Decode(strings.NewReader(tt.body), a)
 		}))
 		if broken != nil || (failure == nil) != tt.ends || !tt.ends && failure.Kind != providers.KindTruncated {
-			t.Errorf("%+v: %d events, %v, %v", tt, len(events), failure, broken)
+			t.Errorf("%+v: got %d events, %v, %v", tt, len(events), failure, broken)
 		}
 	}
 }

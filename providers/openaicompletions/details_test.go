@@ -85,7 +85,7 @@ func TestDetailsRoundTrip(t *testing.T) {
 				t.Errorf("shown %q, want %q; (-want +got):\n%s", shown, tt.shown, diff)
 			}
 			if body.Messages[0].Reasoning != "" {
-				t.Error("the reasoning goes back twice")
+				t.Error("got the reasoning twice")
 			}
 		})
 	}

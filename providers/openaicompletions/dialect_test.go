@@ -63,7 +63,7 @@ func TestVendors(t *testing.T) {
 		{"qwen-token-plan", "token-plan.ap-southeast-1.maas.aliyuncs.com", "system", `"enable_thinking":true,"max_completion_tokens":9,"reasoning_effort":"high"` + usage, `"enable_thinking":false,"max_completion_tokens":9` + usage},
 		{"together", "api.together.ai", "system", `"max_tokens":9,"reasoning":{"enabled":true}` + usage, `"max_tokens":9,"reasoning":{"enabled":false}` + usage},
 		{"openrouter", "openrouter.ai", "system", `"max_completion_tokens":9,"reasoning":{"effort":"high"},"store":false` + usage, `"max_completion_tokens":9,"reasoning":{"effort":"none"},"store":false` + usage},
-		{"nobody", "llm.example", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"unknown vendor", "llm.example", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
 	} {
 		for name, m := range map[string]providers.Model{
 			"by id":   {Provider: tt.provider, ID: "m", BaseURL: "https://proxy.example/v1", Reasoning: true},
@@ -77,7 +77,7 @@ func TestVendors(t *testing.T) {
 			var body struct{ Messages []struct{ Role string } }
 			sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{})
 			if err := json.Unmarshal([]byte(sent), &body); err != nil || body.Messages[0].Role != tt.role {
-				t.Errorf("%s %s: role %v, %v, want %s", tt.provider, name, body.Messages, err, tt.role)
+				t.Errorf("%s %s: got role %v, %v, want %s", tt.provider, name, body.Messages, err, tt.role)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestThinkingFormats(t *testing.T) {
 	}
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: providers.Compat{ThinkingFormat: "chat-template", ChatTemplateKwargs: `{`}}
 	if _, err := openaicompletions.NewCodec(nil).Encode(m, providers.Request{}, providers.Options{ThinkingLevel: "low"}); err == nil {
-		t.Error("a broken template was sent")
+		t.Error("broken template: got a request, want none")
 	}
 }
 
@@ -374,7 +374,7 @@ func TestLongIDs(t *testing.T) {
 		}
 		call, result := body.Messages[0].Calls, body.Messages[1].ID
 		if call[0].ID != result || call[1].ID != "short" || (result == long) != kept || !kept && len(result) > 40 {
-			t.Errorf("%s: %+v", host, body)
+			t.Errorf("%s: got %+v", host, body)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestCopilotHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := call.Header.Get("X-Initiator"); got != want {
-			t.Errorf("%s is told %q, want %q", provider, got, want)
+			t.Errorf("%s: got %q, want %q", provider, got, want)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	for range protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{APIKey: "secret"}) {
 	}
 	if s := <-got; s.auth != "Own scheme" {
-		t.Errorf("authorization %q, want the model's own header", s.auth)
+		t.Errorf("got authorization %q, want the model's own header", s.auth)
 	}
 }
 
@@ -115,8 +115,8 @@ func TestStatusErrors(t *testing.T) {
 		{"too long", 400, nil, `{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}`, providers.KindContextOverflow, false, 0},
 		{"too large", 413, nil, `<html>`, providers.KindContextOverflow, false, 0},
 		{"bad request", 400, nil, `{"error":"no"}`, providers.KindInvalidRequest, false, 0},
-		{"told to retry", 400, map[string]string{"X-Should-Retry": "true"}, `{}`, providers.KindInvalidRequest, true, 0},
-		{"told not to", 500, map[string]string{"X-Should-Retry": "false"}, `{}`, providers.KindOverloaded, false, 0},
+		{"retry header true", 400, map[string]string{"X-Should-Retry": "true"}, `{}`, providers.KindInvalidRequest, true, 0},
+		{"retry header false", 500, map[string]string{"X-Should-Retry": "false"}, `{}`, providers.KindOverloaded, false, 0},
 		{"redirect", 307, map[string]string{"Location": "http://127.0.0.1:1/"}, ``, providers.KindProtocol, false, 0},
 		{"error as success", 200, map[string]string{"Content-Type": "application/json"}, `{"error":{"message":"m","type":"server_error"}}`, providers.KindOverloaded, true, 0},
 		{"no stream", 200, map[string]string{"Content-Type": "application/json"}, `{"choices":[]}`, providers.KindProtocol, false, 0},
@@ -151,7 +151,7 @@ func TestConnectionErrors(t *testing.T) {
 		key    string
 		kind   providers.ErrorKind
 	}{
-		{"nobody listens", func(m *providers.Model) { m.BaseURL = "http://127.0.0.1:1" }, "", providers.KindNetwork},
+		{"connection refused", func(m *providers.Model) { m.BaseURL = "http://127.0.0.1:1" }, "", providers.KindNetwork},
 		{"no host", func(m *providers.Model) { m.BaseURL = "/v1" }, "", providers.KindInvalidRequest},
 		{"no url", func(m *providers.Model) { m.BaseURL = "http://{location}/" }, "", providers.KindInvalidRequest},
 		{"key over two lines", func(*providers.Model) {}, "a\nb", providers.KindInvalidRequest},
@@ -165,7 +165,7 @@ func TestConnectionErrors(t *testing.T) {
 				t.Fatalf("got %v, %v, want kind %s", e, broken, tt.kind)
 			}
 			if tt.key != "" && strings.Contains(e.Error(), tt.key) {
-				t.Errorf("%v holds the key", e)
+				t.Errorf("error %v contains the key", e)
 			}
 		})
 	}

@@ -15,6 +15,6 @@ func TestChoices(t *testing.T) {
 		`{"tool_choice":{"type":"function","name":"find"}}`: {ToolChoice: "find"},
 	})
 	if _, err := openairesponses.NewCodec(nil).Encode(providers.Model{API: openairesponses.API}, providers.Request{}, providers.Options{Stop: []string{"END"}}); err == nil {
-		t.Error("stop sequences are taken")
+		t.Error("stop sequences: got no error")
 	}
 }

@@ -123,7 +123,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, replay(t, events)); diff != "" {
-		t.Errorf("items (-vendor's +ours):\n%s", diff)
+		t.Errorf("items (-vendor +parley):\n%s", diff)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestDecodeItems(t *testing.T) {
 		{"reasoning without deltas", []string{done(0, `{"type":"reasoning","summary":[{"text":"a"},{"text":"b"}],"encrypted_content":"e"}`)},
 			"reasoning a\n\nb" + `{"encrypted_content":"e","summary":[1,1]}`},
 		{"not sealed", []string{done(0, `{"type":"reasoning","summary":[{"text":"a"}],"encrypted_content":null}`)}, "reasoning a"},
-		{"other words than were told", []string{
+		{"done text differs from deltas", []string{
 			added(0, `{"type":"reasoning"}`), thoughtDelta(0, 0, "a"), done(0, `{"type":"reasoning","summary":[{"text":"longer"}],"encrypted_content":"e"}`),
 		}, "reasoning a"},
 		{"a message within reasoning", []string{
@@ -266,7 +266,7 @@ func TestDecodeErrors(t *testing.T) {
 				t.Fatalf("got %+v, want kind %s, status %d", e, tt.kind, tt.status)
 			}
 			if len(events) == 0 {
-				t.Error("the text before the error is lost")
+				t.Error("got no text before the error")
 			}
 		})
 	}
@@ -275,7 +275,7 @@ func TestDecodeErrors(t *testing.T) {
 func TestDecodeEventLimit(t *testing.T) {
 	body := "data: " + added(0, `{"type":"message"}`) + "\n\ndata: " + textDelta(0, strings.Repeat("a", 2<<20)) + "\n\ndata: " + completed + "\n\n"
 	if _, failure := readBody(t, nil, body); failure != nil {
-		t.Errorf("an event of 2 MiB: %v", failure)
+		t.Errorf("event of 2 MiB: got %v", failure)
 	}
 	_, failure := readBody(t, &openairesponses.Options{MaxEventBytes: 1 << 20}, body)
 	if failure == nil || failure.Kind != providers.KindProtocol {

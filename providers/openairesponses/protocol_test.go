@@ -158,7 +158,7 @@ func TestAzureOnTheWire(t *testing.T) {
 	}
 	_, failure := sent(t, azure(nil), func(m *providers.Model) { m.BaseURL = "" }, providertest.Ask("x"), o)
 	if failure == nil || failure.Kind != providers.KindUnresolved || !errors.Is(failure, openairesponses.ErrNoAzureEndpoint) || failure.Provider != "vendor" {
-		t.Errorf("without an endpoint: %v", failure)
+		t.Errorf("without an endpoint: got %v", failure)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestRecordings(t *testing.T) {
 			providertest.RunRecordings(t, slug, codec, func(t *testing.T, r providertest.Recorded) {
 				if want := output(t, r.Body); len(want) > 0 {
 					if diff := cmp.Diff(want, replay(t, r.Events)); diff != "" {
-						t.Errorf("items (-vendor's +ours):\n%s", diff)
+						t.Errorf("items (-vendor +parley):\n%s", diff)
 					}
 				}
 			})

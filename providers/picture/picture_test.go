@@ -114,7 +114,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("read %+v, %v", got, err)
 		}
 		if n := len(data) - r.Len(); n > picture.MaxHeader {
-			t.Fatalf("read %d bytes", n)
+			t.Fatalf("got %d bytes read", n)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func testEndless(t *testing.T, c providers.Codec, what providers.Limited, src *e
 		t.Fatalf("after %d bytes: %v, want kind %s", src.read, failure, providers.KindTooLong)
 	}
 	if diff := cmp.Diff(what, over.What); diff != "" {
-		t.Errorf("what ended it (-want +got):\n%s", diff)
+		t.Errorf("limit (-want +got):\n%s", diff)
 	}
 	if over.Got <= over.Limit {
 		t.Errorf("%d of %d are not too many", over.Got, over.Limit)

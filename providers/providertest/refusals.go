@@ -58,7 +58,7 @@ var refusals = []refusal{
 	{"window in plain text", 400, nil, `prompt is too long`, providers.KindContextOverflow, 0},
 	{"wait in words", 429, nil, `{"error":{"message":"Requests have exceeded the limit. Please retry after 7 seconds.","code":"429"}}`, providers.KindRateLimit, 7 * time.Second},
 	{"wait in the body", 429, nil, `{"error":{"message":"m","retry_after":7}}`, providers.KindRateLimit, 7 * time.Second},
-	{"wait beside the error", 429, nil, `{"error":"m","retry_after":"7.5"}`, providers.KindRateLimit, 7500 * time.Millisecond},
+	{"wait next to the error", 429, nil, `{"error":"m","retry_after":"7.5"}`, providers.KindRateLimit, 7500 * time.Millisecond},
 	{"wait in another header", 429, map[string]string{"X-Ms-Retry-After-Ms": "250", "Retry-After": "9"}, `{}`, providers.KindRateLimit, 250 * time.Millisecond},
 	{"wait with a unit", 503, map[string]string{"Retry-After": "30s"}, `busy`, providers.KindOverloaded, 30 * time.Second},
 }

@@ -150,7 +150,7 @@ func FuzzReader(f *testing.F) {
 		want, wantErr := readAll(bytes.NewReader(in), o)
 		for _, e := range want {
 			if len(e.Data) > 64 {
-				t.Fatalf("event of %d bytes passed the limit", len(e.Data))
+				t.Fatalf("got an event of %d bytes beyond the limit", len(e.Data))
 			}
 		}
 		check := func(name string, src io.Reader) {

@@ -111,7 +111,7 @@ func TestExpired(t *testing.T) {
 		l := &credentialServer{lifetime: time.Hour}
 		c := l.chain()
 		if c.Expired(signedWith("token 1")) {
-			t.Error("something is asked for again that nobody has asked for")
+			t.Error("got a refresh without a caller")
 		}
 		for step, tt := range []struct {
 			token string
@@ -121,7 +121,7 @@ func TestExpired(t *testing.T) {
 		}{{"token 0", true, "key 1", 1}, {"", false, "key 1", 1}, {"token 1", true, "key 2", 2}, {"token 1", true, "key 2", 2}, {"token 2", true, "key 3", 3}} {
 			together(t.Context(), c)
 			if again := c.Expired(signedWith(tt.token)); again != tt.again {
-				t.Errorf("step %d: asks again: %v", step, again)
+				t.Errorf("step %d: got a refresh: %v", step, again)
 			}
 			if got := together(t.Context(), c); got[tt.key] != 100 || l.asked.Load() != tt.asked {
 				t.Errorf("step %d: got %v after %d questions", step, got, l.asked.Load())
@@ -158,9 +158,9 @@ func TestFailingService(t *testing.T) {
 		if len(got) != 1 || l.asked.Load() != 4 {
 			t.Errorf("after the end: got %v after %d questions", got, l.asked.Load())
 		}
-		for said := range got {
-			if !strings.Contains(said, "failure 4") || strings.Contains(said, "/x") {
-				t.Errorf("says %q", said)
+		for text := range got {
+			if !strings.Contains(text, "failure 4") || strings.Contains(text, "/x") {
+				t.Errorf("got error %q", text)
 			}
 		}
 		l.fails.Store(false)
@@ -186,14 +186,14 @@ func TestSilentService(t *testing.T) {
 		for range 2 { // one requests, one waits
 			wg.Go(func() {
 				if _, err := c.Credentials(ctx, "eu-west-1"); !errors.Is(err, gone) {
-					t.Errorf("who left got %v", err)
+					t.Errorf("canceled caller: got %v", err)
 				}
 			})
 		}
 		synctest.Wait()
 		wg.Go(func() {
 			if got, err := c.Credentials(t.Context(), "eu-west-1"); err != nil || got.AccessKeyID != "key 3" {
-				t.Errorf("who waited got %+v, %v", got, err)
+				t.Errorf("waiting caller: got %+v, %v", got, err)
 			}
 		})
 		synctest.Wait()

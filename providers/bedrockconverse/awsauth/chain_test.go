@@ -40,7 +40,7 @@ func (s *services) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked = append(s.asked, asked)
 	answer, ok := s.answers[r.URL.String()]
 	if !ok {
-		return nil, errors.New("nobody is there")
+		return nil, errors.New("no route to host")
 	}
 	status := http.StatusOK
 	if n, err := fmt.Sscanf(answer, "%d ", &status); n == 1 && err == nil {
@@ -110,7 +110,7 @@ func find(t *testing.T, env, files, answers map[string]string) found {
 	})
 	f := found{Source: c.Source()}
 	if len(s.asked) != 0 {
-		t.Errorf("looking for the source has asked %q", s.asked)
+		t.Errorf("source lookup: got requests %q", s.asked)
 	}
 	got, err := c.Credentials(t.Context(), "eu-west-1")
 	f.ID, f.Secret, f.Token, f.Asked = got.AccessKeyID, got.SecretAccessKey, got.SessionToken, s.asked
@@ -161,8 +161,8 @@ func TestSources(t *testing.T) {
 			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "status 503", Temporary: true}},
 		"service is busy": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `429 oh`},
 			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "status 429", Temporary: true}},
-		"nobody answers": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "secret"}, nil, nil,
-			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/secret"}, Err: "request to 169.254.170.2 failed: nobody is there", Temporary: true}},
+		"no response": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "secret"}, nil, nil,
+			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/secret"}, Err: "request to 169.254.170.2 failed: no route to host", Temporary: true}},
 		"no credentials": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `{"AccessKeyId":"a"}`},
 			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "without credentials"}},
 		"no JSON": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `{"SecretAccessKey":"hush"`},
@@ -179,7 +179,7 @@ func TestSources(t *testing.T) {
 			found{Source: "instance metadata", ID: "lent", Secret: "lent secret", Token: "lent token",
 				Asked: append(session, "GET "+roles+" by session", "GET "+roles+"my%20role by session")}},
 		"instance that is named": {vars{"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://[fd00:ec2::254]/"}, nil, nil,
-			found{Source: "instance metadata", Asked: []string{"PUT http://[fd00:ec2::254]/latest/api/token"}, Err: "nobody is there", Temporary: true}},
+			found{Source: "instance metadata", Asked: []string{"PUT http://[fd00:ec2::254]/latest/api/token"}, Err: "no route to host", Temporary: true}},
 		"instance without a role": {vars{}, vars{"vendor": "Amazon EC2"}, vars{metadata + "api/token": "session", roles: ""},
 			found{Source: "instance metadata", Asked: append(session, "GET "+roles+" by session"), Err: "without a role"}},
 		"perhaps an instance": {vars{}, nil, vars{metadata + "api/token": "session", roles: "r", roles + "r": lentKeys},
@@ -201,7 +201,7 @@ func check(t *testing.T, got, want found) {
 	}
 	for _, secret := range []string{"hush", "a.b.c", "sentences", "GET"} {
 		if strings.Contains(got.Err, secret) {
-			t.Errorf("the error %q tells %q", got.Err, secret)
+			t.Errorf("error %q contains %q", got.Err, secret)
 		}
 	}
 }
@@ -268,7 +268,7 @@ source_profile = keys
 mfa_serial = arn:mfa
 [profile lost]
 role_arn = arn:l
-source_profile = nobody
+source_profile = missing
 [profile bare]
 region = eu-west-1
 [sso-session s]
@@ -320,7 +320,7 @@ func TestProfiles(t *testing.T) {
 		"older sso":   {"older-sso", nil, nil, found{Err: "sso_start_url, which is not supported: log in by aws sso login, and put keys", Refused: "sso_start_url"}},
 		"login":       {"login", nil, nil, found{Err: "login_session, which is not supported: log in by aws login, and put keys", Refused: "login_session"}},
 		"mfa":         {"mfa", nil, nil, found{Err: "mfa_serial, which is not supported: put keys", Refused: "mfa_serial"}},
-		"lost":        {"lost", nil, nil, found{Err: `profile "nobody" not found in DIR/.aws/credentials or DIR/.aws/config`}},
+		"lost":        {"lost", nil, nil, found{Err: `profile "missing" not found in DIR/.aws/credentials or DIR/.aws/config`}},
 		"bare":        {"bare", nil, nil, found{Err: "neither aws_access_key_id and aws_secret_access_key, nor role_arn"}},
 		"unknown":     {"s", nil, nil, found{Err: `profile "s" not found`}},
 		"refused":     {"role", nil, vars{sts: `403 <ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>`}, found{Err: "status 403 AccessDenied", Asked: []string{signed("of the credentials", "Action=AssumeRole&DurationSeconds=900&ExternalId=x&RoleArn=arn%3Ar&RoleSessionName=n&Version=2011-06-15")}}},

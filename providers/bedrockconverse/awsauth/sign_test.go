@@ -59,7 +59,7 @@ func TestSign(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			if r.Header.Get("X-Amz-Date") != "20150830T123600Z" || r.Header.Get("X-Amz-Security-Token") != tt.token {
-				t.Errorf("sends %v", r.Header)
+				t.Errorf("got headers %v", r.Header)
 			}
 		})
 	}
