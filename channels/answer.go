@@ -40,7 +40,7 @@ func encoded(result any) (any, error) {
 	return json.RawMessage(body), nil
 }
 
-// answer writes what [encoded] returns.
+// answer writes the [encoded] result of a callback.
 func answer(w http.ResponseWriter, result any) {
 	if res, ok := result.(*http.Response); ok {
 		pass(w, res)

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// bodyWithin is the timeout for a whole body.
-	bodyWithin = 10 * time.Second
-	// leaveWithin is the timeout for draining an unread body.
-	leaveWithin = 500 * time.Millisecond
+	// bodyTimeout is the timeout for a whole body.
+	bodyTimeout = 10 * time.Second
+	// drainTimeout is the timeout for draining an unread body.
+	drainTimeout = 500 * time.Millisecond
 )
 
 // Header returns the values of a header joined by ", ", as HTTP defines it.
@@ -60,14 +60,14 @@ func isCompressed(h http.Header) bool {
 
 func tooLong() error { return Refuse(http.StatusRequestEntityTooLarge, "too long") }
 
-// readBody reads a body of at most limit bytes, within bodyWithin.
+// readBody reads a body of at most limit bytes, within bodyTimeout.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	began, rc := time.Now(), http.NewResponseController(w)
-	_ = rc.SetReadDeadline(began.Add(bodyWithin)) // a writer without deadlines does not block
-	body, err := io.ReadAll(io.LimitReader(&punctual{r.Body, began.Add(bodyWithin)}, limit+1))
+	_ = rc.SetReadDeadline(began.Add(bodyTimeout)) // a writer without deadlines does not block
+	body, err := io.ReadAll(io.LimitReader(&deadlineReader{r.Body, began.Add(bodyTimeout)}, limit+1))
 	switch {
 	case int64(len(body)) > limit:
 		err = tooLong()
@@ -79,30 +79,30 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		r.Body = http.NoBody
 		return body, nil
 	}
-	leaveBody(w, r)
+	dropBody(w, r)
 	return nil, err
 }
 
-// punctual is a reader that fails after a deadline. The server's own timeout does not apply to a slow
+// deadlineReader is a reader that fails after a deadline. The server's own timeout does not apply to a slow
 // body that makes progress.
-type punctual struct {
+type deadlineReader struct {
 	io.Reader
 	until time.Time
 }
 
-func (p *punctual) Read(b []byte) (int, error) {
+func (p *deadlineReader) Read(b []byte) (int, error) {
 	if time.Now().After(p.until) {
 		return 0, errors.New("read body: timeout")
 	}
 	return p.Reader.Read(b)
 }
 
-// leaveBody closes the connection after the response, without waiting for an unread body.
-func leaveBody(w http.ResponseWriter, r *http.Request) {
+// dropBody closes the connection after the response, without waiting for an unread body.
+func dropBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor != 1 {
 		return
 	}
-	if http.NewResponseController(w).SetReadDeadline(time.Now().Add(leaveWithin)) == nil {
+	if http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
 		w.Header().Set("Connection", "close")
 	}
 }

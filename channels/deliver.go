@@ -16,14 +16,14 @@ const (
 	// KeepDeliveries is the minimum time for which delivery ids are remembered. It exceeds the retry
 	// period of the platforms.
 	KeepDeliveries = 8 * 24 * time.Hour
-	// answerBefore is the margin by which Deliver times out before the platform's deadline.
-	answerBefore = 500 * time.Millisecond
+	// deadlineMargin is the margin by which Deliver times out before the platform's deadline.
+	deadlineMargin = 500 * time.Millisecond
 	// maxKey is the longest admission key in characters; a longer one is hashed.
 	maxKey = 256
 	// maxInstanceID is the longest conversation id in bytes.
 	maxInstanceID = 512
-	// againIn is the Retry-After of a delivery that timed out.
-	againIn = time.Second
+	// retryAfter is the Retry-After of a delivery that timed out.
+	retryAfter = time.Second
 )
 
 // Delivery is a message of a user to a conversation or, if SignalType is set, a signal of a system.
@@ -82,7 +82,7 @@ func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conve
 		arrived = &arrival{}
 	}
 	if d.DeliveryID == "" {
-		d.DeliveryID = arrived.nameless()
+		d.DeliveryID = arrived.fallbackID()
 	}
 	a, err := d.admission()
 	if err != nil {
@@ -110,7 +110,7 @@ func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conve
 	case retryable(err), admitting.Err() != nil && ctx.Err() == nil:
 		note(ctx, ResultUnavailable, "")
 		// the key belongs to the platform and is not shown
-		return receipt, conversation.Unavailable(againIn, err)
+		return receipt, conversation.Unavailable(retryAfter, err)
 	default:
 		note(ctx, ResultRefused, "")
 	}

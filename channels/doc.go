@@ -1,6 +1,6 @@
 // Package channels receives webhooks of messaging and payment platforms and delivers them to
-// conversations. It has what all platforms share: routes, the order of checks, secrets, results and
-// replies.
+// conversations. It contains the parts that all platforms share: routes, the order of checks, secrets,
+// results and replies.
 //
 // An application makes a [Channel], such as one of channels/notes, with a callback. It mounts the
 // channel in one of two ways: in the options of package http, which serves it at

@@ -69,7 +69,7 @@ func (o Only) Route() Route { return o.route }
 func (o Only) Routes() []Route { return []Route{o.route} }
 
 func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
-	a := e.arrived(r)
+	a := e.newArrival(r)
 	r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, a))
 	call, err := e.accept(w, r, a)
 	if err != nil {
@@ -87,11 +87,11 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// arrived records the parts of a request that [Deliver] needs.
-func (e *Endpoint) arrived(r *http.Request) *arrival {
+// newArrival records the parts of a request that [Deliver] needs.
+func (e *Endpoint) newArrival(r *http.Request) *arrival {
 	a := &arrival{trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate"))}
 	if e.Deadline > 0 {
-		a.until = time.Now().Add(e.Deadline - answerBefore)
+		a.until = time.Now().Add(e.Deadline - deadlineMargin)
 	}
 	return a
 }
@@ -103,7 +103,7 @@ func (e *Endpoint) accept(w http.ResponseWriter, r *http.Request, a *arrival) (C
 	if err == nil {
 		body, err = readBody(w, r, e.BodyLimit)
 	} else {
-		leaveBody(w, r)
+		dropBody(w, r)
 	}
 	if err != nil {
 		return nil, err

@@ -45,9 +45,9 @@ type arrival struct {
 	unnamed atomic.Int64 // number of deliveries without an id
 }
 
-// nameless returns an id for a delivery without one: the digest of the body, with a number if the
+// fallbackID returns an id for a delivery without one: the digest of the body, with a number if the
 // request has several such deliveries. It is empty outside of a request.
-func (a *arrival) nameless() string {
+func (a *arrival) fallbackID() string {
 	if a.body == nil {
 		return ""
 	}

@@ -16,7 +16,7 @@ type Refusals struct {
 	// Code extracts the error code and the retry delay from the body of a response. They are "" and 0
 	// if absent.
 	Code func(body []byte) (code string, wait time.Duration)
-	// Retry lists codes that allow a retry, whatever the status.
+	// Retry lists codes that allow a retry with any status.
 	Retry []string
 	// Permanent lists codes that rule out a retry although the status allows one.
 	Permanent []string

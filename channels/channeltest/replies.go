@@ -21,7 +21,7 @@ type Reply struct {
 	Answer            string // body of the platform's response
 	Want              string // path, credentials and body of the call; "" if none
 	Gone              bool   // the error is a GoneError
-	Failed            bool   // the call fails whatever the status
+	Failed            bool   // the call fails with any status
 }
 
 // Replies verifies the platform calls and the errors of a reply target. The target's token is

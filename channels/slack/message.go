@@ -62,8 +62,8 @@ func (e *Event) bot(text string) string {
 	return ""
 }
 
-// spoken lists the message subtypes that people write.
-var spoken = []string{"", "file_share", "me_message", "thread_broadcast"}
+// humanSubtypes lists the message subtypes that people write.
+var humanSubtypes = []string{"", "file_share", "me_message", "thread_broadcast"}
 
 // Omit returns the reason for which a bot must not answer a message of the event, or "". The reasons
 // are "bot", for bots including itself, and a subtype that is not a new message, such as
@@ -72,7 +72,7 @@ func (e *Event) Omit(m *Message) string {
 	switch {
 	case m.BotID != "", m.User != "" && m.User == e.bot(""):
 		return "bot"
-	case !slices.Contains(spoken, m.Subtype):
+	case !slices.Contains(humanSubtypes, m.Subtype):
 		return m.Subtype
 	}
 	return ""

@@ -57,8 +57,8 @@ type Message struct {
 	Native json.RawMessage `json:"-"`
 }
 
-// worded contains the text members of other message types.
-type worded struct {
+// textFields contains the text members of other message types.
+type textFields struct {
 	Button struct {
 		Text string `json:"text"`
 	} `json:"button"`
@@ -122,7 +122,7 @@ func (in *Incoming) Messages() ([]Message, error) {
 func (v *value) message(native json.RawMessage) (Message, error) {
 	m := Message{PhoneNumber: v.Metadata.PhoneNumberID, Native: native}
 	err := json.Unmarshal(native, &m)
-	var w worded
+	var w textFields
 	if m.Text.Body == "" && json.Unmarshal(native, &w) == nil { // a member of unknown form has no text
 		m.Text.Body = cmp.Or(w.Button.Text, w.Interactive.Button.Title, w.Interactive.List.Title, w.Image.Caption, w.Video.Caption, w.Document.Caption)
 	}

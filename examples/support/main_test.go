@@ -102,8 +102,8 @@ func TestDesk(t *testing.T) {
 	})
 }
 
-// TestDeskKnowsItsCustomers verifies that the conversation id determines the customer, whatever a
-// message claims. For an unknown customer the message fails without a cause.
+// TestDeskKnowsItsCustomers verifies that the conversation id determines the customer, not a claim in
+// the message. For an unknown customer the message fails without a cause.
 func TestDeskKnowsItsCustomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, model := start(t, newStock(), slog.New(slog.DiscardHandler), about("order", "B1"), repeats)

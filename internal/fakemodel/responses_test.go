@@ -29,7 +29,7 @@ func TestResponsesBadCalls(t *testing.T) {
 		"text of the other":    {openAI, strings.Replace(says, "output_text", "input_text", 1), ``, `invalid value \"input_text\"`},
 		"url as an object":     {openAI, `{"role":"user","content":[{"type":"input_image","image_url":{"url":"data:image/png;base64,YQ=="}}]}`, ``, "decode content"},
 		"no data URL":          {openAI, `{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,?"}]}`, ``, "data URL"},
-		"image that is said":   {openAI, strings.Replace(says, "output_text", "input_image", 1), ``, "invalid value"},
+		"image of the model":   {openAI, strings.Replace(says, "output_text", "input_image", 1), ``, "invalid value"},
 		"unknown phase":        {openAI, strings.Replace(says, `"role":"assistant"`, `"role":"assistant","phase":"x"`, 1), ``, "unknown phase"},
 		"call not answered":    {openAI, calls + `,` + asks, ``, "not answered"},
 		"answered twice":       {openAI, answers + `,{"type":"function_call_output","call_id":"c1","output":"1"}`, ``, "no open call"},

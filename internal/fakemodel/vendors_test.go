@@ -16,7 +16,7 @@ import (
 // all formats in both orders. Each must accept the history of the others. A turn has reasoning, two
 // parallel calls, an image of the user and one of a tool.
 func TestVendorsTakeTurns(t *testing.T) {
-	for name, away := range map[string]int{"each its own": 0, "each what another began": 1} {
+	for name, away := range map[string]int{"own calls": 0, "calls of another vendor": 1} {
 		t.Run(name, func(t *testing.T) { takeTurns(t, away) })
 	}
 }

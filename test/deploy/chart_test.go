@@ -221,22 +221,22 @@ func TestChartTakesEnvironmentValues(t *testing.T) {
 		t.Fatalf("got %d variables, %d volumes, %d mounts, %d constraints, %d rules of ingress, %d groups of alerts", len(env), len(volumes), len(mounts), len(spread), len(rules), len(groups))
 	}
 	for what, pair := range map[string][2]any{
-		"account":     {"desk-parley", at(pod, "serviceAccountName")},
-		"role":        {"bucket", at(all["ServiceAccount/desk-parley"], "metadata", "annotations", "role")},
-		"priority":    {"high", at(pod, "priorityClassName")},
-		"lifecycle":   {1, at(node, "lifecycle", "preStop", "sleep", "seconds")},
-		"label":       {"desk", at(deployment, "spec", "template", "metadata", "labels", "team")},
-		"variable":    {"A", at(env[2], "name")},
-		"volume":      {"ca", at(volumes[3], "name")},
-		"mount":       {"/ca", at(mounts[3], "mountPath")},
-		"spread":      {map[string]any{"app": "desk-parley"}, at(spread[0], "labelSelector", "matchLabels")},
-		"class":       {"nginx", at(all["Ingress/desk-parley"], "spec", "ingressClassName")},
-		"host":        {"agents.example.com", at(rules[0], "host")},
-		"admin":       {true, at(all["Service/desk-parley-admin"], "spec", "publishNotReadyAddresses")},
-		"nobody else": {"None", at(all["Service/desk-parley-admin"], "spec", "clusterIP")},
-		"operator":    {"prometheus", at(all["ServiceMonitor/desk-parley"], "metadata", "labels", "release")},
-		"scraped":     {nil, at(deployment, "spec", "template", "metadata", "annotations", "prometheus.io/scrape")},
-		"eviction":    {"AlwaysAllow", at(all["PodDisruptionBudget/desk-parley"], "spec", "unhealthyPodEvictionPolicy")},
+		"account":   {"desk-parley", at(pod, "serviceAccountName")},
+		"role":      {"bucket", at(all["ServiceAccount/desk-parley"], "metadata", "annotations", "role")},
+		"priority":  {"high", at(pod, "priorityClassName")},
+		"lifecycle": {1, at(node, "lifecycle", "preStop", "sleep", "seconds")},
+		"label":     {"desk", at(deployment, "spec", "template", "metadata", "labels", "team")},
+		"variable":  {"A", at(env[2], "name")},
+		"volume":    {"ca", at(volumes[3], "name")},
+		"mount":     {"/ca", at(mounts[3], "mountPath")},
+		"spread":    {map[string]any{"app": "desk-parley"}, at(spread[0], "labelSelector", "matchLabels")},
+		"class":     {"nginx", at(all["Ingress/desk-parley"], "spec", "ingressClassName")},
+		"host":      {"agents.example.com", at(rules[0], "host")},
+		"admin":     {true, at(all["Service/desk-parley-admin"], "spec", "publishNotReadyAddresses")},
+		"headless":  {"None", at(all["Service/desk-parley-admin"], "spec", "clusterIP")},
+		"operator":  {"prometheus", at(all["ServiceMonitor/desk-parley"], "metadata", "labels", "release")},
+		"scraped":   {nil, at(deployment, "spec", "template", "metadata", "annotations", "prometheus.io/scrape")},
+		"eviction":  {"AlwaysAllow", at(all["PodDisruptionBudget/desk-parley"], "spec", "unhealthyPodEvictionPolicy")},
 	} {
 		if d := cmp.Diff(pair[0], pair[1]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", what, d)
@@ -313,7 +313,7 @@ func TestChartRefuses(t *testing.T) {
 		"an ingress without a host":   {"ingress.enabled=true", "ingress.hosts has to name a host"},
 		"an eviction that is none":    {"podDisruptionBudget.unhealthyPodEvictionPolicy=Never", "unhealthyPodEvictionPolicy"},
 		"a configuration without":     {`config=listen: ":3000"`, "config has to say admin.listen as host:port"},
-		"a port that is none":         {`config=admin: {listen: ":http"}`, "config has to say admin.listen as host:port"},
+		"an invalid port":             {`config=admin: {listen: ":http"}`, "config has to say admin.listen as host:port"},
 		"a configuration that is not": {"config=[", "config is not the text of a parley.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
