@@ -150,10 +150,10 @@ func takesOverUnlisted(s *simCluster) {
 
 // holdsUnlisted has b claim x for a client, not for a sweep, so that no journal of b announces the opening. C sweeps the
 // journal of a, and b crashes before its own journal lands.
-func holdsUnlisted(s *stage) {
+func holdsUnlisted(s *simCluster) {
 	held(s, "a", "b", "c")
-	s.believe("b", "b")
-	s.believe("c", "b")
+	s.setOwnerView("b", "b")
+	s.setOwnerView("c", "b")
 	claim := s.hold("b", batches("x", 1))
 	s.hold("b", journals("b", 0))
 	s.admit("b", "x", "k1")
@@ -164,7 +164,7 @@ func holdsUnlisted(s *stage) {
 	claim.release(true)
 	s.pass(time.Second)
 	s.kill("b")
-	s.believe("c", "c")
+	s.setOwnerView("c", "c")
 }
 
 func losesSettlement(s *simCluster) {

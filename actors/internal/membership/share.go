@@ -105,7 +105,7 @@ type share struct {
 	lost  bool            // the node gave up its share
 	good  int             // consecutive checks at which it could take it
 	cut   int             // consecutive checks at which it was cut off
-	late  int             // Looks since it joined at which it could not take its first share.
+	late  int             // checks since the start at which it could not take its first share
 	beats map[string]mark // last heartbeats of the members without an answer
 }
 
@@ -143,6 +143,22 @@ func (s *share) takes(may bool, enough int) bool {
 	}
 	s.good++
 	return !s.lost || s.good > enough
+}
+
+// reportUnreached logs once, after the time of suspicion, that a new member has no share because most owners do not answer.
+func (m *Membership) reportUnreached(s *share, members []storage.Member, a answers) {
+	if s.late++; s.late != m.opts.checks() {
+		return
+	}
+	var unreached []string
+	for _, other := range members {
+		if !a[other.ID] {
+			unreached = append(unreached, other.Node)
+		}
+	}
+	m.log.Warn("members do not answer this node", "member", m.row.ID, "node", m.row.Node, "unreached", unreached,
+		"consequence", "it owns no conversations until most members answer",
+		"remedy", "check the network, its certificate and the address at which others dial it")
 }
 
 // asksOthers reports whether a node that is cut off reads what the others reach: at the beginning, and
