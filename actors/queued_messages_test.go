@@ -321,7 +321,7 @@ func TestMemoryOfWrites(t *testing.T) {
 	opts := agents(chatAgent())
 	opts.Memory, opts.CheckpointBatches = memory.New(1<<30), 1
 	var batch, checkpoint atomic.Int64
-	n := w.start(setup{opts: opts, model: says(1), hold: func(op storagetest.Op) {
+	n := w.start(setup{opts: opts, model: emits(1), hold: func(op storagetest.Op) {
 		seen := &batch
 		switch {
 		case strings.Contains(op.Key, "/ckpt/"):
