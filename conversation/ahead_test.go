@@ -27,7 +27,7 @@ func TestOvertake(t *testing.T) {
 	if sub := s.UnderWay(); sub == nil || sub.ID != "sub_2" {
 		t.Errorf("got the active submission %+v", sub)
 	}
-	kept := again(t, s)
+	kept := restored(t, s)
 	if sub := kept.UnderWay(); sub == nil || sub.ID != "sub_2" || !sub.Ahead || kept.Unsettled()[0].Suspended == nil {
 		t.Errorf("got the active submission %+v after a checkpoint", sub)
 	}
@@ -42,7 +42,7 @@ func TestOvertake(t *testing.T) {
 		"of a running one":   {[]conversation.Record{admitted(3), &conversation.Overtook{Submission: "sub_3"}}, "sub_1, which comes first, is not suspended"},
 		"without the record": {[]conversation.Record{suspended("sub_1"), admitted(3), attempt("sub_3", 1)}, "not the first in the queue"},
 		"of a settled one":   {[]conversation.Record{suspended("sub_1"), &conversation.Overtook{Submission: "sub_2"}}, "sub_2 is settled"},
-		"next to another":    {[]conversation.Record{suspended("sub_1"), admitted(3), &conversation.Overtook{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is under way"},
+		"next to another":    {[]conversation.Record{suspended("sub_1"), admitted(3), &conversation.Overtook{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is running"},
 		"of two unsuspended": {[]conversation.Record{suspended("sub_1"), admitted(3), admitted(4), &conversation.Overtook{Submission: "sub_4"}}, "sub_3, which comes first, is not suspended"},
 	} {
 		s := overtaken(t)

@@ -25,17 +25,17 @@ func TestReplyChannel(t *testing.T) {
 		target      string
 		want        string
 	}{
-		"its name":                        {caller, of("slack"), "", "slack", "slack"},
-		"its name in a configuration":     {caller, of("bot"), "", "channels.bot", "bot"},
-		"another":                         {caller, of("slack"), "", "channels.bot", ""},
-		"named by a delivery before":      {of("mine"), of("mine"), "slack", "slack", "mine"},
-		"named by another's delivery":     {of("mine"), of("other"), "slack", "slack", ""},
-		"a caller":                        {of("slack"), caller, "slack", "slack", ""},
-		"a caller, and nothing delivered": {caller, caller, "slack", "slack", ""},
-		"the program":                     {of("slack"), program, "", "slack", "slack"},
-		"a tool":                          {of("mine"), tool, "slack", "slack", "mine"},
-		"the program, not delivered":      {caller, program, "slack", "slack", ""},
-		"the program in a program's":      {program, program, "slack", "slack", ""},
+		"its name":                    {caller, of("slack"), "", "slack", "slack"},
+		"its name in a configuration": {caller, of("bot"), "", "channels.bot", "bot"},
+		"another":                     {caller, of("slack"), "", "channels.bot", ""},
+		"named by a delivery before":  {of("mine"), of("mine"), "slack", "slack", "mine"},
+		"named by another's delivery": {of("mine"), of("other"), "slack", "slack", ""},
+		"a caller":                    {of("slack"), caller, "slack", "slack", ""},
+		"a caller without deliveries": {caller, caller, "slack", "slack", ""},
+		"the program":                 {of("slack"), program, "", "slack", "slack"},
+		"a tool":                      {of("mine"), tool, "slack", "slack", "mine"},
+		"the program, not delivered":  {caller, program, "slack", "slack", ""},
+		"the program in a program's":  {program, program, "slack", "slack", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := conversation.NewState()
@@ -48,7 +48,7 @@ func TestReplyChannel(t *testing.T) {
 				if got, _ := s.ReplyChannel(s.Submission("sub_2"), c.target); got != c.want {
 					t.Errorf("%s: got reply channel %q, want %q", c.target, got, c.want)
 				}
-				s = again(t, s)
+				s = restored(t, s)
 			}
 			apply(t, s, &conversation.ConversationDeleted{At: at})
 			if s.Replies(c.target) {
@@ -102,7 +102,7 @@ func TestReplyAddress(t *testing.T) {
 				batch = append(batch, &conversation.ReplyAddressed{Must: true, Submission: r.Submission, Channel: d.channel, Address: d.address})
 			}
 			apply(t, s, batch...)
-			last, s = r.Submission, again(t, s)
+			last, s = r.Submission, restored(t, s)
 		}
 		channel, address := s.ReplyChannel(s.Submission(last), "channels.bot")
 		if got := channel + " " + address; got != c.want {

@@ -160,11 +160,11 @@ func (s *State) foldChildStarted(r *ChildStarted) error {
 func (s *State) foldChildSettled(r *ChildSettled) error {
 	i := slices.IndexFunc(s.children, func(c *Submission) bool { return c.Child == r.Child })
 	if i < 0 || s.children[i].Settled {
-		return s.bad(r, "subagent %s is not under way", r.Child)
+		return s.bad(r, "subagent %s is not running", r.Child)
 	}
 	sub := s.children[i]
 	if t := sub.lastTurn(); t != nil && !t.completed {
-		return s.bad(r, "subagent %s has a turn under way", r.Child)
+		return s.bad(r, "subagent %s has an open turn", r.Child)
 	}
 	for _, c := range s.children {
 		if c.Parent == sub.ID && !c.Settled {
@@ -182,7 +182,7 @@ func (s *State) foldCompacted(r *Compacted) error {
 	}
 	i := slices.IndexFunc(s.children, func(c *Submission) bool { return c.Child == r.Child })
 	if i < 0 || s.children[i].Settled {
-		return s.bad(r, "subagent %s is not under way", r.Child)
+		return s.bad(r, "subagent %s is not running", r.Child)
 	}
 	s.children[i].compacted = r
 	return nil

@@ -175,7 +175,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 		return s.bad(r, "submission %s is not the first in the queue", sub.ID)
 	}
 	if other := s.UnderWay(); other != nil && other != sub {
-		return s.bad(r, "submission %s is under way", other.ID)
+		return s.bad(r, "submission %s is running", other.ID)
 	}
 	if sub.Running { // the previous attempt was neither released nor suspended
 		s.lose(sub)
@@ -233,7 +233,7 @@ func (s *State) foldSuspended(r *Suspended) error {
 		return s.bad(r, "submission %s is not running", sub.ID)
 	}
 	if t := sub.lastTurn(); t != nil && !t.completed {
-		return s.bad(r, "turn %s is under way", t.id)
+		return s.bad(r, "turn %s is open", t.id)
 	}
 	sub.Suspended, sub.SuspendedAt = r, s.head
 	sub.Running = false
@@ -257,7 +257,7 @@ func (s *State) foldRetry(r *RetryScheduled) error {
 		return err
 	}
 	if t := sub.lastTurn(); t != nil && !t.completed {
-		return s.bad(r, "turn %s is under way", t.id)
+		return s.bad(r, "turn %s is open", t.id)
 	}
 	sub.Retry = r
 	return nil
@@ -275,7 +275,7 @@ func (s *State) foldStarted(r *ResponseStarted) error {
 		return err
 	}
 	if t := sub.lastTurn(); t != nil && !t.completed {
-		return s.bad(r, "turn %s is under way", t.id)
+		return s.bad(r, "turn %s is open", t.id)
 	}
 	if sub.Message == "" {
 		m := &message{sub: sub, view: Message{
@@ -409,7 +409,7 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 		return s.bad(r, "call %s is settled", r.Call)
 	}
 	if c := s.ChildOf(r.Call); c != nil && !c.Settled {
-		return s.bad(r, "subagent %s is under way", c.Child)
+		return s.bad(r, "subagent %s is running", c.Child)
 	}
 	if err := s.belongs(r, p.sub); err != nil {
 		return err
@@ -447,7 +447,7 @@ func (s *State) foldCompleted(r *StepCompleted) error {
 		return err
 	}
 	if t.id != r.Turn {
-		return s.bad(r, "turn %s is under way, not %s", t.id, r.Turn)
+		return s.bad(r, "turn %s is open, not %s", t.id, r.Turn)
 	}
 	t.completed, t.stop, t.usage = true, r.StopReason, r.Usage
 	if r.Facts.Price != nil {

@@ -87,7 +87,7 @@ func TestInvalidRecords(t *testing.T) {
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
 	stored, others := &conversation.OutputStored{Call: "call_1"}, &conversation.OutputStored{Call: "call_1", Child: "child_1"}
 	for name, c := range map[string]wrongEnd{
-		"wait of nothing":          {records{waits("call_9", "a")}, "call call_9 is not open"},
+		"wait of an unknown":       {records{waits("call_9", "a")}, "call call_9 is not open"},
 		"wait after the end":       {records{called("call_1"), completed("res_1", "turn_1"), ok, waits("call_1", "a")}, "call call_1 is not open"},
 		"wait twice":               {records{called("call_1"), waits("call_1", "a"), waits("call_1", "a")}, `call call_1 waits for "a" already`},
 		"end of no wait":           {records{called("call_1"), waitOver("call_1", "a", "")}, `call call_1 does not wait for "a"`},
@@ -97,62 +97,62 @@ func TestInvalidRecords(t *testing.T) {
 		"second creation":          {records{created()}, "the conversation exists as inst_1"},
 		"submission twice":         {records{admitted(1)}, "submission sub_1 exists"},
 		"message twice":            {records{&conversation.SubmissionAdmitted{Submission: "sub_9", Message: "msg_1"}}, "message msg_1 exists"},
-		"attempt at nothing":       {records{attempt("sub_9", 1)}, "unknown submission sub_9"},
+		"attempt at an unknown":    {records{attempt("sub_9", 1)}, "unknown submission sub_9"},
 		"attempt out of order":     {records{attempt("sub_2", 1)}, "not the first in the queue"},
 		"attempt after the end":    {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_1", 2)}, "submission sub_1 is settled"},
-		"release of nothing":       {records{&conversation.AttemptReleased{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"response of nothing":      {records{started("res_9", "sub_9", "turn_9")}, "unknown submission sub_9"},
+		"release of an unknown":    {records{&conversation.AttemptReleased{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"response of an unknown":   {records{started("res_9", "sub_9", "turn_9")}, "unknown submission sub_9"},
 		"response without attempt": {records{started("res_2", "sub_2", "turn_2")}, "submission sub_2 is not running"},
 		"response after release": {records{
 			completed("res_1", "turn_1"), &conversation.AttemptReleased{Submission: "sub_1", Attempt: 1}, started("res_1", "sub_1", "turn_2"),
 		}, "submission sub_1 is not running"},
-		"turn inside a turn":    {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is under way"},
-		"other response":        {records{completed("res_1", "turn_1"), started("res_9", "sub_1", "turn_2")}, "the response of sub_1 is res_1"},
-		"response is a message": {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1), started("msg_1", "sub_2", "turn_2")}, "message msg_1 exists"},
-		"text of nothing":       {records{text("res_9")}, "unknown response res_9"},
-		"text of a user":        {records{text("msg_1")}, "unknown response msg_1"},
-		"text after the turn":   {records{completed("res_1", "turn_1"), text("res_1")}, "has no turn under way"},
-		"signature of nothing":  {records{&conversation.PartDone{Message: "res_9"}}, "unknown response res_9"},
-		"signature of text":     {records{text("res_1"), &conversation.PartDone{Message: "res_1"}}, "turn turn_1 has no reasoning"},
-		"call of nothing":       {records{&conversation.ToolCalled{Message: "res_9", Call: "call_1"}}, "unknown response res_9"},
-		"call twice":            {records{called("call_1"), called("call_1")}, "call call_1 exists"},
-		"call after the turn":   {records{completed("res_1", "turn_1"), called("call_1")}, "has no turn under way"},
-		"outcome of nothing":    {records{ok}, "unknown call call_1"},
+		"turn inside a turn":      {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is open"},
+		"other response":          {records{completed("res_1", "turn_1"), started("res_9", "sub_1", "turn_2")}, "the response of sub_1 is res_1"},
+		"response is a message":   {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1), started("msg_1", "sub_2", "turn_2")}, "message msg_1 exists"},
+		"text of an unknown":      {records{text("res_9")}, "unknown response res_9"},
+		"text of a user":          {records{text("msg_1")}, "unknown response msg_1"},
+		"text after the turn":     {records{completed("res_1", "turn_1"), text("res_1")}, "has no open turn"},
+		"signature of an unknown": {records{&conversation.PartDone{Message: "res_9"}}, "unknown response res_9"},
+		"signature of text":       {records{text("res_1"), &conversation.PartDone{Message: "res_1"}}, "turn turn_1 has no reasoning"},
+		"call of an unknown":      {records{&conversation.ToolCalled{Message: "res_9", Call: "call_1"}}, "unknown response res_9"},
+		"call twice":              {records{called("call_1"), called("call_1")}, "call call_1 exists"},
+		"call after the turn":     {records{completed("res_1", "turn_1"), called("call_1")}, "has no open turn"},
+		"outcome of an unknown":   {records{ok}, "unknown call call_1"},
 		"outcome of a withdrawn call": {records{
 			called("call_1"), &conversation.StepDropped{Message: "res_1", Turn: "turn_1"}, ok,
 		}, "unknown call call_1"},
 		"outcome twice":          {records{called("call_1"), ok, ok}, "call call_1 is settled"},
-		"output of nothing":      {records{stored}, "unknown call call_1"},
+		"output of an unknown":   {records{stored}, "unknown call call_1"},
 		"output twice":           {records{called("call_1"), stored, stored}, "call call_1 has an output"},
 		"output after the end":   {records{called("call_1"), ok, stored}, "call call_1 has an output"},
 		"output of another's":    {records{called("call_1"), others}, `submission sub_1 belongs to "", not to "child_1"`},
-		"end of nothing":         {records{completed("res_9", "turn_1")}, "unknown response res_9"},
-		"end of another turn":    {records{completed("res_1", "turn_9")}, "turn turn_1 is under way, not turn_9"},
-		"end twice":              {records{completed("res_1", "turn_1"), completed("res_1", "turn_1")}, "has no turn under way"},
-		"data of nothing":        {records{&conversation.DataWritten{Message: "msg_1", Name: "n"}}, "unknown response msg_1"},
-		"metadata of nothing":    {records{&conversation.MetadataMerged{Message: "res_9"}}, "unknown response res_9"},
+		"end of an unknown":      {records{completed("res_9", "turn_1")}, "unknown response res_9"},
+		"end of another turn":    {records{completed("res_1", "turn_9")}, "turn turn_1 is open, not turn_9"},
+		"end twice":              {records{completed("res_1", "turn_1"), completed("res_1", "turn_1")}, "has no open turn"},
+		"data of an unknown":     {records{&conversation.DataWritten{Message: "msg_1", Name: "n"}}, "unknown response msg_1"},
+		"metadata of an unknown": {records{&conversation.MetadataMerged{Message: "res_9"}}, "unknown response res_9"},
 		"metadata not an object": {records{&conversation.MetadataMerged{Message: "res_1", Metadata: json.RawMessage(`[]`)}}, "metadata: "},
 		"start metadata": {records{
 			completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1),
 			&conversation.ResponseStarted{Message: "res_2", Submission: "sub_2", Metadata: json.RawMessage(`1`)},
 		}, "metadata: "},
-		"advisory twice":         {records{&conversation.Advisory{Message: "msg_1"}}, "message msg_1 exists"},
-		"note to nothing":        {records{&conversation.Advisory{Message: "a", Submission: "sub_9", Text: "x", Display: conversation.DisplayHidden}}, "unknown submission sub_9"},
-		"abort of nothing":       {records{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_9"}}}, "unknown submission sub_9"},
-		"settlement of nothing":  {records{settled("sub_9")}, "unknown submission sub_9"},
-		"settlement of a turn":   {records{settled("sub_1")}, "submission sub_1 has a turn under way"},
-		"settlement twice":       {records{settled("sub_2"), settled("sub_2")}, "submission sub_2 is settled"},
-		"withdrawal of nothing":  {records{&conversation.StepDropped{Message: "res_9"}}, "unknown response res_9"},
-		"withdrawal of no turn":  {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
-		"durable step of no one": {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
-		"suspension of no one":   {records{&conversation.Suspended{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"suspended in a turn":    {records{&conversation.Suspended{Submission: "sub_1"}}, "turn turn_1 is under way"},
-		"suspended in a queue":   {records{&conversation.Suspended{Submission: "sub_2"}}, "submission sub_2 is not running"},
-		"retry of nothing":       {records{&conversation.RetryScheduled{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"retry in a turn":        {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is under way"},
-		"retry of another's":     {records{&conversation.RetryScheduled{Submission: "sub_2", Child: "child_1"}}, `submission sub_2 belongs to "", not to "child_1"`},
-		"after the deletion":     {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
-		"deletion twice":         {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
+		"advisory twice":           {records{&conversation.Advisory{Message: "msg_1"}}, "message msg_1 exists"},
+		"note to an unknown":       {records{&conversation.Advisory{Message: "a", Submission: "sub_9", Text: "x", Display: conversation.DisplayHidden}}, "unknown submission sub_9"},
+		"abort of an unknown":      {records{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_9"}}}, "unknown submission sub_9"},
+		"settlement of an unknown": {records{settled("sub_9")}, "unknown submission sub_9"},
+		"settlement of a turn":     {records{settled("sub_1")}, "submission sub_1 has an open turn"},
+		"settlement twice":         {records{settled("sub_2"), settled("sub_2")}, "submission sub_2 is settled"},
+		"withdrawal of an unknown": {records{&conversation.StepDropped{Message: "res_9"}}, "unknown response res_9"},
+		"withdrawal of no turn":    {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
+		"durable step of no one":   {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
+		"suspension of no one":     {records{&conversation.Suspended{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"suspended in a turn":      {records{&conversation.Suspended{Submission: "sub_1"}}, "turn turn_1 is open"},
+		"suspended in a queue":     {records{&conversation.Suspended{Submission: "sub_2"}}, "submission sub_2 is not running"},
+		"retry of an unknown":      {records{&conversation.RetryScheduled{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"retry in a turn":          {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is open"},
+		"retry of another's":       {records{&conversation.RetryScheduled{Submission: "sub_2", Child: "child_1"}}, `submission sub_2 belongs to "", not to "child_1"`},
+		"after the deletion":       {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
+		"deletion twice":           {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
 	} {
 		t.Run(name, func(t *testing.T) { cannotFollow(t, c) })
 	}
@@ -184,24 +184,24 @@ func cannotFollow(t *testing.T, c wrongEnd) {
 func TestInvalidTasks(t *testing.T) {
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
 	for name, c := range map[string]wrongEnd{
-		"hook of nothing":       {records{&conversation.HookDone{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"task of nothing":       {records{task(1, "call_9")}, "call call_9 is not open"},
+		"hook of an unknown":    {records{&conversation.HookDone{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"task of an unknown":    {records{task(1, "call_9")}, "call call_9 is not open"},
 		"task of an outcome":    {records{called("call_1"), ok, task(1, "call_1")}, "call call_1 is not open"},
 		"task as a submission":  {records{called("call_1"), &conversation.ChildStarted{Child: "c", Submission: "sub_2", Call: "call_1"}}, "submission sub_2 exists"},
 		"task twice":            {records{called("call_1"), task(1, "call_1"), task(2, "call_1")}, "call call_1 has its subagent"},
-		"outcome before a task": {records{called("call_1"), task(1, "call_1"), ok}, "subagent child_1 is under way"},
-		"settlement of a task":  {records{called("call_1"), task(1, "call_1"), completed("res_1", "turn_1"), settled("sub_1")}, "subagent child_1 is under way"},
-		"task ends twice":       {records{called("call_1"), task(1, "call_1"), taskDone(1), taskDone(1)}, "subagent child_1 is not under way"},
-		"end of no task":        {records{taskDone(9)}, "subagent child_9 is not under way"},
+		"outcome before a task": {records{called("call_1"), task(1, "call_1"), ok}, "subagent child_1 is running"},
+		"settlement of a task":  {records{called("call_1"), task(1, "call_1"), completed("res_1", "turn_1"), settled("sub_1")}, "subagent child_1 is running"},
+		"task ends twice":       {records{called("call_1"), task(1, "call_1"), taskDone(1), taskDone(1)}, "subagent child_1 is not running"},
+		"end of no task":        {records{taskDone(9)}, "subagent child_9 is not running"},
 		"task shows itself":     {records{called("call_1"), task(1, "call_1"), started("res_2", "task_1", "turn_2")}, `belongs to "child_1", not to ""`},
 		"task writes data": {records{
 			called("call_1"), task(1, "call_1"), hidden("res_2", "task_1", "turn_2"), &conversation.DataWritten{Message: "res_2", Name: "n"},
 		}, `belongs to "child_1", not to ""`},
 		"response hides itself": {records{completed("res_1", "turn_1"), hidden("res_1", "sub_1", "turn_2")}, `belongs to "", not to "child_1"`},
-		"summary of no task":    {records{&conversation.Compacted{Child: "child_9"}}, "subagent child_9 is not under way"},
+		"summary of no task":    {records{&conversation.Compacted{Child: "child_9"}}, "subagent child_9 is not running"},
 		"task ends in a turn": {records{
 			called("call_1"), task(1, "call_1"), hidden("res_2", "task_1", "turn_2"), taskDone(1),
-		}, "subagent child_1 has a turn under way"},
+		}, "subagent child_1 has an open turn"},
 	} {
 		t.Run(name, func(t *testing.T) { cannotFollow(t, c) })
 	}
@@ -257,12 +257,12 @@ func TestKeysAreKeptLonger(t *testing.T) {
 	}
 	for name, between := range map[string]func(s *conversation.State) *conversation.State{
 		"folded":     func(s *conversation.State) *conversation.State { return s },
-		"checkpoint": func(s *conversation.State) *conversation.State { return again(t, s) },
+		"checkpoint": func(s *conversation.State) *conversation.State { return restored(t, s) },
 		"cut": func(s *conversation.State) *conversation.State {
 			if _, err := s.Cut(); err != nil {
 				t.Fatal(err)
 			}
-			return again(t, s)
+			return restored(t, s)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

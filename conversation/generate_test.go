@@ -46,7 +46,7 @@ type work struct {
 	attempt   int
 	running   bool
 	started   bool // the response has its first turn
-	open      bool // a turn is under way
+	open      bool // a turn is open
 	streaming bool // the last part is text or reasoning
 	over      bool // settled
 	calls     []conversation.CallID

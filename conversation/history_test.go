@@ -108,8 +108,8 @@ type seen struct {
 	Refused   []conversation.AttachmentID
 }
 
-// look reads everything from a state with attached history. The ids are those of the log.
-func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage, log []conversation.Batch) seen {
+// readAll reads everything from a state with attached history. The ids are those of the log.
+func readAll(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage, log []conversation.Batch) seen {
 	t.Helper()
 	w := &written{t: t, log: log}
 	out := seen{
@@ -169,7 +169,7 @@ func TestCutHistoryChangesNothing(t *testing.T) {
 		if err := kept.state.Attach(kept.pages); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		want, got := look(t, whole, nil, log), look(t, kept.state, kept.pages, log)
+		want, got := readAll(t, whole, nil, log), readAll(t, kept.state, kept.pages, log)
 		if diff := cmp.Diff(tidy(t, want), tidy(t, got)); diff != "" {
 			t.Fatalf("seed %d (-whole +cut):\n%s", seed, diff)
 		}
@@ -306,7 +306,7 @@ func TestDecodeStateRefuses(t *testing.T) {
 		"runs out of turn":    created + `,"submissions":[` + sub + `},` + strings.Replace(sub, "s1", "s2", 1) + `,"running":true}]}`,
 		"beyond the head":     created + `,"submissions":[` + strings.Replace(sub, `"offset":1`, `"offset":9`, 1) + `}]}`,
 		"no such response":    created + `,"submissions":[` + sub + `,"message":"m2"}]}`,
-		"response of nobody":  created + `,"messages":[{"view":{"id":"m2","submissionId":"s1"},"response":true}]}`,
+		"response of no one":  created + `,"messages":[{"view":{"id":"m2","submissionId":"s1"},"response":true}]}`,
 		"twice":               created + `,"messages":[{"view":{"id":"m"}},{"view":{"id":"m"}}]}`,
 		"sealed data":         created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"data-","sealed":true}]}]}`,
 		"part of no step":     created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"text","step":3}]}]}`,

@@ -109,7 +109,7 @@ func TestLeftDeliveriesChangeNothing(t *testing.T) {
 		if err := kept.state.Attach(kept.pages); err != nil {
 			t.Fatal(err)
 		}
-		want, got := look(t, whole, nil, log), look(t, kept.state, kept.pages, log)
+		want, got := readAll(t, whole, nil, log), readAll(t, kept.state, kept.pages, log)
 		want.Exchanges, got.Exchanges = w.whole(want.Exchanges), w.whole(got.Exchanges)
 		if diff := cmp.Diff(tidy(t, want), tidy(t, got)); diff != "" {
 			t.Fatalf("seed %d (-whole +left):\n%s", seed, diff)

@@ -26,7 +26,7 @@ func TestPendingReply(t *testing.T) {
 		if _, err := s.Cut(); err != nil {
 			t.Fatal(err)
 		}
-		s = again(t, s)
+		s = restored(t, s)
 		o := s.ReplyIsPending("sub_1")
 		if o == nil || o.Reply == nil || o.At != s.Head() || o.Reply.Outcome != conversation.OutcomeCompleted {
 			t.Fatalf("%s: got pending reply %+v", name, o)

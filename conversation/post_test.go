@@ -47,7 +47,7 @@ func TestPosts(t *testing.T) {
 		for _, batch := range c.then {
 			apply(t, s, batch...)
 		}
-		for _, s := range []*conversation.State{s, again(t, s)} {
+		for _, s := range []*conversation.State{s, restored(t, s)} {
 			var next []string
 			for _, p := range s.NextPosts() {
 				next = append(next, fmt.Sprintf("%s@%d", p.ID, max(p.Until-at, 0)))
@@ -89,7 +89,7 @@ func TestNotice(t *testing.T) {
 		&conversation.StepCompleted{
 			Message: "res_1", Turn: "turn_1", StopReason: "stop", Usage: conversation.Usage{Input: 3, Total: 5}, Facts: conversation.CallFacts{Price: &conversation.Price{Total: 0.25}},
 		})
-	s = again(t, s)
+	s = restored(t, s)
 	if got := s.Submission("sub_1").Notify; !cmp.Equal(got, []string{"ledger"}) {
 		t.Errorf("got targets %q", got)
 	}

@@ -87,7 +87,7 @@ func TestRunsAreRunsOnly(t *testing.T) {
 	noJSON[1].(*conversation.SubmissionAdmitted).Delivery.Body = "{"
 	for name, batches := range map[string][]records{
 		"of an agent": {ofAgent}, "without JSON": {noJSON}, "twice": {append(startedRun(), again)}, "later": {startedRun()[:2], {again}},
-		"of nothing": {startedRun()[:1], {&conversation.RunStarted{Submission: "sub_9"}}},
+		"of an unknown": {startedRun()[:1], {&conversation.RunStarted{Submission: "sub_9"}}},
 	} {
 		s := conversation.NewState()
 		var err error

@@ -399,7 +399,7 @@ func (s *State) openTurn(r Record, id MessageID) (*message, *turn, error) {
 	}
 	t := m.sub.lastTurn()
 	if t == nil || t.completed {
-		return nil, nil, s.bad(r, "response %s has no turn under way", id)
+		return nil, nil, s.bad(r, "response %s has no open turn", id)
 	}
 	return m, t, nil
 }
@@ -467,11 +467,11 @@ func (s *State) settle(r *SubmissionSettled) error {
 		return err
 	}
 	if t := sub.lastTurn(); t != nil && !t.completed {
-		return s.bad(r, "submission %s has a turn under way", r.Submission)
+		return s.bad(r, "submission %s has an open turn", r.Submission)
 	}
 	for _, c := range s.children {
 		if s.root(c) == sub && !c.Settled {
-			return s.bad(r, "subagent %s is under way", c.Child)
+			return s.bad(r, "subagent %s is running", c.Child)
 		}
 	}
 	for _, w := range slices.Clone(s.waits) {

@@ -17,9 +17,9 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// restful returns the longest prefix of a history that ends without unsettled submissions, and its
+// settledPrefix returns the longest prefix of a history that ends without unsettled submissions, and its
 // snapshot.
-func restful(t testing.TB, seed uint64) (batches []conversation.Batch, shown []byte) {
+func settledPrefix(t testing.TB, seed uint64) (batches []conversation.Batch, shown []byte) {
 	t.Helper()
 	state := conversation.NewStateHolding(math.MaxInt)
 	all := generate(seed)
@@ -57,7 +57,7 @@ const overlapped = "is not the first in the queue"
 func TestTransferOfRandomHistories(t *testing.T) {
 	over, not := 0, 0
 	for seed := range uint64(300) {
-		_, shown := restful(t, seed)
+		_, shown := settledPrefix(t, seed)
 		if shown == nil {
 			continue
 		}
@@ -69,7 +69,7 @@ func TestTransferOfRandomHistories(t *testing.T) {
 		switch {
 		case err == nil:
 			over++
-			rests(t, seed, groups)
+			wantSettled(t, seed, groups)
 		case errors.Is(err, transfer.ErrEmpty):
 		case strings.Contains(err.Error(), overlapped):
 			not++
@@ -82,8 +82,8 @@ func TestTransferOfRandomHistories(t *testing.T) {
 	}
 }
 
-// rests checks that every group ends without unsettled submissions.
-func rests(t testing.TB, seed uint64, groups [][]conversation.Record) {
+// wantSettled checks that every group ends without unsettled submissions.
+func wantSettled(t testing.TB, seed uint64, groups [][]conversation.Record) {
 	t.Helper()
 	state := conversation.NewState()
 	for n, g := range groups {
@@ -101,7 +101,7 @@ func rests(t testing.TB, seed uint64, groups [][]conversation.Record) {
 func TestTransferOfRandomStreams(t *testing.T) {
 	over, seeds := 0, sample.Of(300, 50)
 	for seed := range uint64(seeds) {
-		batches, shown := restful(t, seed)
+		batches, shown := settledPrefix(t, seed)
 		if shown == nil {
 			continue
 		}

@@ -39,7 +39,7 @@ func transitions() []transition {
 	return []transition{
 		{"a delta opens a part", records{text("a")}, list("message-delta"), list("text/streaming a")},
 		{"a delta of the same kind is appended", records{text("a"), text("b")}, list("message-delta", "message-delta"), list("text/streaming ab")},
-		{"an empty delta shows nothing", records{text(""), text("a"), thought(""), text("b"), thought("")},
+		{"an empty delta has no chunk", records{text(""), text("a"), thought(""), text("b"), thought("")},
 			list("message-delta", "message-delta"), list("text/streaming ab")},
 		{"a delta of another kind closes the part", records{thought("a"), text("b"), thought("c")},
 			list("message-delta", "message-delta", "message-delta"), list("reasoning/done a", "text/done b", "reasoning/streaming c")},

@@ -38,7 +38,7 @@ func TestTree(t *testing.T) {
 			if n, dollars := s.Tree("sub_1").Used(at + c.after); n != c.submissions || dollars != c.dollars {
 				t.Errorf("after %d h: got use of %d and $%v, want %d and $%v", c.after/treeHour, n, dollars, c.submissions, c.dollars)
 			}
-			s = again(t, s)
+			s = restored(t, s)
 		}
 	}
 	if m := s.Tree("sub_1").Member(member(1), "k1"); m == nil || m.Dollars != 0.75 {
@@ -72,7 +72,7 @@ func TestTreeCloses(t *testing.T) {
 				t.Errorf("the tree of %s is %+v, want closed %t", id, tree, want)
 			}
 		}
-		s = again(t, s)
+		s = restored(t, s)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestWaits(t *testing.T) {
 			s := running(t)
 			apply(t, s, called("call_1"), called("call_2"))
 			apply(t, s, c.then...)
-			for _, s := range []*conversation.State{s, again(t, s)} {
+			for _, s := range []*conversation.State{s, restored(t, s)} {
 				if got := knownOf(s, "a", c.now); got != c.want {
 					t.Errorf("got %s, want %s", got, c.want)
 				}
@@ -85,8 +85,8 @@ func knownOf(s *conversation.State, name string, now conversation.Time) string {
 	return call + " " + signal + " " + decided
 }
 
-// again returns the state after encoding and decoding.
-func again(t *testing.T, s *conversation.State) *conversation.State {
+// restored returns the state after encoding and decoding.
+func restored(t *testing.T, s *conversation.State) *conversation.State {
 	t.Helper()
 	b, err := conversation.EncodeState(s)
 	if err == nil {
@@ -109,7 +109,7 @@ func TestWaitEndResumes(t *testing.T) {
 		t.Error("due after an unrelated signal")
 	}
 	apply(t, s, waitOver("call_1", "a", "sub_4"))
-	if !sub.Due || !again(t, s).Submission("sub_1").Due {
+	if !sub.Due || !restored(t, s).Submission("sub_1").Due {
 		t.Error("not due after its signal")
 	}
 	if w := s.EndedWaits("call_1", s.Head()); len(w) != 1 || len(s.EndedWaits("call_1", s.Head()-1)) != 0 || string(w[0].Value) != "1" {

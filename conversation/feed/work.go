@@ -119,7 +119,7 @@ func (p *Projector) completed(l *lane, r *conversation.StepCompleted) {
 	p.closePart(l)
 	content := message{Role: "assistant", Content: t.Content}
 	p.add(l, "message_end", &messageOf{content})
-	broken := p.brokenBy(r.StopReason)
+	broken := p.failureOf(r.StopReason)
 	t.Done = &turnDone{
 		Purpose: purposeAgent, DurationMs: r.DurationMs, Request: requestOf(r.Model, r.Facts), IsError: broken != "",
 		Response: modelSaid{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: spent, Finish: p.finish(r.StopReason)},
@@ -167,8 +167,8 @@ func (p *Projector) finish(stop string) string {
 	return stop
 }
 
-// brokenBy maps a stop reason to a failure class, "" for a normal end.
-func (p *Projector) brokenBy(stop string) string {
+// failureOf maps a stop reason to a failure class, "" for a normal end.
+func (p *Projector) failureOf(stop string) string {
 	switch p.finish(stop) {
 	case "error":
 		return string(conversation.CodeModelFailed)

@@ -192,7 +192,7 @@ func TestImportLeavesBehind(t *testing.T) {
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
 	code, out := importTo(t, data, "--token-env", "OLD_TOKEN", base+"busy", base+"run", base+"newer", base+"none", base+"gone", "x", base+"7", strings.Replace(base, "echo", "other", 1)+"7")
 	wantSaid(t, code, out, 1,
-		"submission sub_9 is not settled", "workflow run", "it has version 2", "has no message", "answers 404", "it is no URL", "brought over: 3 messages",
+		"submission sub_9 is not settled", "workflow run", "version 2, want 1", "has no message", "answers 404", "it is no URL", "brought over: 3 messages",
 		`has no agent "other"`, "7 of 8 conversations are left behind")
 	code, out = importTo(t, data, base+"7")
 	wantSaid(t, code, out, 1, "answers 401")
