@@ -345,13 +345,13 @@ func TestAdmissionAttachments(t *testing.T) {
 	})
 }
 
-// forgetful is a runtime whose first admission result is lost.
-type forgetful struct {
+// lossyRuntime is a runtime whose first admission result is lost.
+type lossyRuntime struct {
 	*fakeRuntime
 	lost bool
 }
 
-func (f *forgetful) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
+func (f *lossyRuntime) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	receipt, err := f.fakeRuntime.Admit(ctx, a)
 	if err == nil && !f.lost {
 		f.lost = true
@@ -365,7 +365,7 @@ func (f *forgetful) Admit(ctx context.Context, a conversation.Admission) (conver
 // TestUnknownAdmissionRetry sends a message without a key, loses the result, and retries with the key
 // from the error. The message is admitted once.
 func TestUnknownAdmissionRetry(t *testing.T) {
-	rt := &forgetful{fakeRuntime: newRuntime()}
+	rt := &lossyRuntime{fakeRuntime: newRuntime()}
 	handler, err := parleyhttp.New(rt, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -190,12 +190,12 @@ func TestBetaRefusals(t *testing.T) {
 		{"query_before_missing", "GET", "/beta/agents/assistant/none?offset=banana", "", "", 400, conversation.CodeInvalidRequest},
 		{"live_without_offset", "GET", betaC1 + "?live=sse", "", "", 400, conversation.CodeInvalidRequest},
 		{"live_of_nothing", "GET", "/beta/agents/assistant/none?offset=-1&live=sse", "", "", 404, conversation.CodeStreamNotFound},
-		{"agent_unknown", "GET", "/beta/agents/nobody/c1", "", "", 404, conversation.CodeAgentNotFound},
-		{"agent_unknown_to_post", "POST", "/beta/agents/nobody/c1", `{"message":"x"}`, "", 404, conversation.CodeAgentNotFound},
-		{"agent_unknown_to_abort", "POST", "/beta/agents/nobody/c1/abort", "", "", 404, conversation.CodeAgentNotFound},
+		{"agent_unknown", "GET", "/beta/agents/unknown/c1", "", "", 404, conversation.CodeAgentNotFound},
+		{"agent_unknown_to_post", "POST", "/beta/agents/unknown/c1", `{"message":"x"}`, "", 404, conversation.CodeAgentNotFound},
+		{"agent_unknown_to_abort", "POST", "/beta/agents/unknown/c1/abort", "", "", 404, conversation.CodeAgentNotFound},
 		{"name_blank_before_unknown", "GET", "/beta/agents/%20/c1", "", "", 400, conversation.CodeInvalidRequest},
-		{"id_blank_before_unknown", "GET", "/beta/agents/nobody/%20", "", "", 400, conversation.CodeInvalidRequest},
-		{"method_first", "DELETE", "/beta/agents/nobody/%20", "", "GET, HEAD, POST", 405, conversation.CodeMethodNotAllowed},
+		{"id_blank_before_unknown", "GET", "/beta/agents/unknown/%20", "", "", 400, conversation.CodeInvalidRequest},
+		{"method_first", "DELETE", "/beta/agents/unknown/%20", "", "GET, HEAD, POST", 405, conversation.CodeMethodNotAllowed},
 		{"abort_method", "GET", betaC1 + "/abort", "", "POST", 405, conversation.CodeMethodNotAllowed},
 		{"run_unknown", "GET", "/beta/runs/run_1", "", "", 404, conversation.CodeRunNotFound},
 		{"run_query_before_unknown", "GET", "/beta/runs/run_1?offset=banana", "", "", 400, conversation.CodeInvalidRequest},
@@ -204,7 +204,7 @@ func TestBetaRefusals(t *testing.T) {
 		{"workflow_unknown", "POST", "/beta/workflows/w", `{}`, "", 404, conversation.CodeWorkflowNotFound},
 		{"workflow_wait", "POST", "/beta/workflows/w?wait=1", `{}`, "", 400, conversation.CodeInvalidRequest},
 		{"workflow_method", "GET", "/beta/workflows/w", "", "POST", 405, conversation.CodeMethodNotAllowed},
-		{"wait_other_before_agent", "POST", "/beta/agents/nobody/c1?wait=true", `{"message":"x"}`, "", 400, conversation.CodeInvalidRequest},
+		{"wait_other_before_agent", "POST", "/beta/agents/unknown/c1?wait=true", `{"message":"x"}`, "", 400, conversation.CodeInvalidRequest},
 		{"wait_twice", "POST", betaC1 + "?wait=result&wait=result", `{"message":"x"}`, "", 400, conversation.CodeInvalidRequest},
 		{"no_body", "POST", betaC1, "", "", 400, conversation.CodeInvalidRequest},
 		{"white_space", "POST", betaC1, " \n", "", 400, conversation.CodeInvalidRequest},
@@ -476,18 +476,18 @@ func TestBetaClosedInPages(t *testing.T) {
 // pages matches data frames, or the part of them in one write.
 var pages = regexp.MustCompile(`(?s)\[\{.*\}\]`)
 
-// tape records the writes to an event stream and their times.
-type tape struct {
+// recorder records the writes to an event stream and their times.
+type recorder struct {
 	mu     sync.Mutex
 	header http.Header
 	start  time.Time
 	out    bytes.Buffer
 }
 
-func (w *tape) Header() http.Header { return w.header }
-func (w *tape) WriteHeader(int)     {}
-func (w *tape) Flush()              {}
-func (w *tape) Write(b []byte) (int, error) {
+func (w *recorder) Header() http.Header { return w.header }
+func (w *recorder) WriteHeader(int)     {}
+func (w *recorder) Flush()              {}
+func (w *recorder) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := pages.ReplaceAllStringFunc(string(b), func(page string) string {
@@ -505,7 +505,7 @@ func (w *tape) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (w *tape) take() string {
+func (w *recorder) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.out.Reset()
@@ -517,7 +517,7 @@ func TestBetaEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := withTurns(t, 10) // 110 events
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &tape{header: http.Header{}, start: time.Now()}
+		w := &recorder{header: http.Header{}, start: time.Now()}
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

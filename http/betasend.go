@@ -69,7 +69,7 @@ func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) e
 		done, err := b.settlement(w, r, at, before, receipt.SubmissionID)
 		switch {
 		case err != nil:
-			return b.unheard(r, err, fmt.Sprintf("The message was admitted as %s and will be settled.", a.SubmissionID), map[string]any{
+			return b.noResult(r, err, fmt.Sprintf("The message was admitted as %s and will be settled.", a.SubmissionID), map[string]any{
 				"submissionId": a.SubmissionID, "streamUrl": a.StreamURL, "offset": a.Offset,
 			})
 		case done.Outcome != conversation.OutcomeCompleted:

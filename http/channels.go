@@ -134,7 +134,7 @@ type meteredBody struct {
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if full := b.account.Take(int64(n)); full != nil {
-		return 0, crowded(full)
+		return 0, exhausted(full)
 	}
 	b.held += int64(n)
 	return n, err

@@ -117,7 +117,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	known := &conversation.Error{}
 	cl, listed := class{}, false
-	if err = crowded(err); errors.As(err, &known) {
+	if err = exhausted(err); errors.As(err, &known) {
 		cl, listed = classOf(known.Code)
 	}
 	if !listed {
@@ -166,8 +166,8 @@ func firstSentence(text string) string {
 	return text
 }
 
-// crowded maps errors of exhausted memory or disk to CodeUnavailable with a retry delay.
-func crowded(err error) error {
+// exhausted maps errors of exhausted memory or disk to CodeUnavailable with a retry delay.
+func exhausted(err error) error {
 	var full *memory.FullError
 	var known *conversation.Error
 	switch {

@@ -17,31 +17,31 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// shelf is a reader with one page per conversation, shared by all readers.
-type shelf struct {
+// pageReader is a reader with one page per conversation, shared by all readers.
+type pageReader struct {
 	*fakeRuntime
 	pages map[string][]byte // by the id
 }
 
-func (s *shelf) Snapshot(_ context.Context, at conversation.Address) (conversation.Page, error) {
+func (s *pageReader) Snapshot(_ context.Context, at conversation.Address) (conversation.Page, error) {
 	return conversation.Page{JSON: s.pages[at.ID], Next: 1, UpToDate: true}, nil
 }
 
-func (s *shelf) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, _ int) (conversation.Page, error) {
+func (s *pageReader) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, _ int) (conversation.Page, error) {
 	if after > 0 {
 		return conversation.Page{JSON: []byte("[]"), Next: after, UpToDate: true}, nil
 	}
 	return s.Snapshot(ctx, at)
 }
 
-func (s *shelf) Wait(ctx context.Context, _ conversation.Address, _ conversation.Offset) error {
+func (s *pageReader) Wait(ctx context.Context, _ conversation.Address, _ conversation.Offset) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// newShelf returns an edge with pages of the given size.
-func newShelf(t *testing.T, size int, budget *memory.Budget, readerBytes int64) *edge {
-	s := &shelf{fakeRuntime: newRuntime(), pages: map[string][]byte{}}
+// newPageEdge returns an edge with pages of the given size.
+func newPageEdge(t *testing.T, size int, budget *memory.Budget, readerBytes int64) *edge {
+	s := &pageReader{fakeRuntime: newRuntime(), pages: map[string][]byte{}}
 	for _, id := range []string{"c1", "c2", "c3"} {
 		s.pages[id] = []byte(`["` + strings.Repeat("x", size-4) + `"]`)
 	}
@@ -74,7 +74,7 @@ func TestReadersShareAPage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				budget := memory.New(size / 2 * 3) // A large page counts by three quarters.
-				e := newShelf(t, size, budget, 0)
+				e := newPageEdge(t, size, budget, 0)
 				before := heap()
 				for range readers {
 					conn := e.send("GET", path, "\r\n")
@@ -116,7 +116,7 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 	for name, path := range map[string]string{"snapshot": "", "sse": "?view=updates&offset=-1&live=sse"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := newShelf(t, size, nil, 1<<20)
+				e := newPageEdge(t, size, nil, 1<<20)
 				slow := e.send("GET", "/c1"+path, "\r\n")
 				defer slow.Close()
 				if got := status(t, slow); got != http.StatusOK {
@@ -159,17 +159,17 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 // pieceBytes is the amount that a reader has to accept at once.
 const pieceBytes = 64 << 10
 
-// crowded is a shelf without room for waiting readers.
-type crowded struct{ *shelf }
+// fullReader is a pageReader without room for waiting readers.
+type fullReader struct{ *pageReader }
 
-func (crowded) Room(conversation.Address) error {
+func (fullReader) Room(conversation.Address) error {
 	return conversation.Unavailable(time.Second, memory.ErrFull)
 }
 
 // TestNoRoomToWait checks that without room an event stream is rejected before it begins, and other
 // reads work.
 func TestNoRoomToWait(t *testing.T) {
-	s := crowded{&shelf{fakeRuntime: newRuntime(), pages: map[string][]byte{"c1": []byte(`["x"]`)}}}
+	s := fullReader{&pageReader{fakeRuntime: newRuntime(), pages: map[string][]byte{"c1": []byte(`["x"]`)}}}
 	handler, err := parleyhttp.New(s, s, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func (l *runLine) begin(w *response, r *http.Request, at conversation.Address) e
 	run, err := l.ended(w, r, id)
 	switch {
 	case err != nil:
-		return l.unheard(r, err, fmt.Sprintf("The run %s has begun and will end.", id), map[string]any{
+		return l.noResult(r, err, fmt.Sprintf("The run %s has begun and will end.", id), map[string]any{
 			"runId": id, "streamUrl": begun.StreamURL, "offset": begun.Offset,
 		})
 	case run.Outcome != conversation.OutcomeCompleted:
@@ -282,9 +282,9 @@ func orNull(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// unheard returns the error for a caller that waits for a result and cannot get it. The admission
+// noResult returns the error for a caller that waits for a result and cannot get it. The admission
 // stands, so the error must not claim that nothing was stored.
-func (h *Handler) unheard(r *http.Request, err error, admitted string, meta map[string]any) error {
+func (h *Handler) noResult(r *http.Request, err error, admitted string, meta map[string]any) error {
 	if r.Context().Err() != nil {
 		return err
 	}

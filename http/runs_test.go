@@ -495,7 +495,7 @@ func TestRunMounts(t *testing.T) {
 		}
 	})
 	t.Run("a_workflow_that_is_not_registered", func(t *testing.T) {
-		rt := knowing{newRuntime(), "@other"}
+		rt := servingName{newRuntime(), "@other"}
 		_, err := parleyhttp.New(rt, rt, nil, &parleyhttp.Options{Runs: &parleyhttp.Runs{Path: "/", Workflows: report}})
 		if err == nil || !strings.Contains(err.Error(), `workflow "report" is not registered`) {
 			t.Errorf("error %v", err)
@@ -507,10 +507,10 @@ func TestRunMounts(t *testing.T) {
 	})
 }
 
-type knowing struct {
+type servingName struct {
 	*fakeRuntime
 	name string
 }
 
 // Serves reports whether name is the served one.
-func (k knowing) Serves(name string) bool { return name == k.name }
+func (k servingName) Serves(name string) bool { return name == k.name }

@@ -68,20 +68,20 @@ func (s *steps) note(event string) {
 	s.all = append(s.all, event)
 }
 
-// lived is a runtime without requests.
-type lived struct {
+// stubRuntime is a runtime without requests.
+type stubRuntime struct {
 	steps
 	ready    chan struct{}
 	fails    chan error
 	handOver func(context.Context) error
 }
 
-func newLived() *lived {
-	return &lived{ready: make(chan struct{}), fails: make(chan error, 1), handOver: func(context.Context) error { return nil }}
+func newStubRuntime() *stubRuntime {
+	return &stubRuntime{ready: make(chan struct{}), fails: make(chan error, 1), handOver: func(context.Context) error { return nil }}
 }
 
 // Run implements parleyhttp.Runtime.
-func (l *lived) Run(ctx context.Context) error {
+func (l *stubRuntime) Run(ctx context.Context) error {
 	defer l.note("the runtime ends")
 	select {
 	case <-ctx.Done():
@@ -93,10 +93,10 @@ func (l *lived) Run(ctx context.Context) error {
 }
 
 // Ready implements parleyhttp.Runtime.
-func (l *lived) Ready() <-chan struct{} { return l.ready }
+func (l *stubRuntime) Ready() <-chan struct{} { return l.ready }
 
 // HandOver implements parleyhttp.Runtime.
-func (l *lived) HandOver(ctx context.Context) error {
+func (l *stubRuntime) HandOver(ctx context.Context) error {
 	l.note("handing over")
 	return l.handOver(ctx)
 }
@@ -121,7 +121,7 @@ func TestServeEndsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		h.create()
-		rt, l, logs := newLived(), make(pipes, 20), &waiting.Log{}
+		rt, l, logs := newStubRuntime(), make(pipes, 20), &waiting.Log{}
 		ctx, stop := context.WithCancel(t.Context())
 		s := &parleyhttp.Server{Logger: logger(logs), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.h.ServeHTTP(w, r) // as middleware does
@@ -188,7 +188,7 @@ func TestDrainDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		h.create()
-		rt, l := newLived(), make(pipes, 20)
+		rt, l := newStubRuntime(), make(pipes, 20)
 		ctx, stop := context.WithCancel(t.Context())
 		s := &parleyhttp.Server{Handler: h.h, DrainDelay: delay}
 		ended := make(chan error, 1)
@@ -229,7 +229,7 @@ func TestDrainDelayIsCut(t *testing.T) {
 	for name, ready := range map[string]bool{"not_ready": false, "fails": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt, ended := newLived(), make(chan error, 1)
+				rt, ended := newStubRuntime(), make(chan error, 1)
 				ctx, stop := context.WithCancel(t.Context())
 				s := &parleyhttp.Server{Handler: http.NotFoundHandler(), DrainDelay: time.Hour}
 				if ready {
@@ -255,14 +255,14 @@ func TestDrainDelayIsCut(t *testing.T) {
 // readiness.
 func TestServeEndsWithItsParts(t *testing.T) {
 	broken := errors.New("broken")
-	for name, fail := range map[string]func(*lived, pipes){
-		"the runtime, at once": func(rt *lived, _ pipes) { rt.fails <- broken },
-		"the runtime":          func(rt *lived, _ pipes) { close(rt.ready); synctest.Wait(); rt.fails <- broken },
-		"the listener":         func(rt *lived, l pipes) { close(rt.ready); synctest.Wait(); _ = l.Close() },
+	for name, fail := range map[string]func(*stubRuntime, pipes){
+		"the runtime, at once": func(rt *stubRuntime, _ pipes) { rt.fails <- broken },
+		"the runtime":          func(rt *stubRuntime, _ pipes) { close(rt.ready); synctest.Wait(); rt.fails <- broken },
+		"the listener":         func(rt *stubRuntime, l pipes) { close(rt.ready); synctest.Wait(); _ = l.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt, l, ended := newLived(), make(pipes), make(chan error, 1)
+				rt, l, ended := newStubRuntime(), make(pipes), make(chan error, 1)
 				go func() { ended <- parleyhttp.Serve(t.Context(), l, http.NotFoundHandler(), rt) }()
 				synctest.Wait()
 				fail(rt, l)
@@ -281,7 +281,7 @@ func TestServeEndsWithItsParts(t *testing.T) {
 func TestServeEndsBeforeItIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		rt, l, ended := newLived(), make(pipes), make(chan error, 1)
+		rt, l, ended := newStubRuntime(), make(pipes), make(chan error, 1)
 		go func() { ended <- parleyhttp.Serve(ctx, l, http.NotFoundHandler(), rt) }()
 		synctest.Wait()
 		stop()

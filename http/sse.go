@@ -173,7 +173,7 @@ func sameEnd(l line, page, next *conversation.Page) bool {
 func untilRoom(err error) time.Duration {
 	var unbegun *unbegunError
 	var known *conversation.Error
-	if !errors.As(err, &unbegun) || !errors.As(crowded(unbegun.err), &known) || known.Code != conversation.CodeUnavailable {
+	if !errors.As(err, &unbegun) || !errors.As(exhausted(unbegun.err), &known) || known.Code != conversation.CodeUnavailable {
 		return 0
 	}
 	return max(known.RetryAfter, time.Second)
