@@ -118,7 +118,7 @@ func TestCheckpoint(t *testing.T) {
 func TestCheckpointIsNotTrusted(t *testing.T) {
 	for kind, name := range map[string]string{"head": "", "ckpt/": "checkpoint", "page/": "page"} {
 		for how, spoil := range map[string]func(context.Context, storage.Bucket, string) error{
-			"gone": func(ctx context.Context, b storage.Bucket, key string) error { return b.Delete(ctx, key) },
+			"deleted": func(ctx context.Context, b storage.Bucket, key string) error { return b.Delete(ctx, key) },
 			"cut": func(ctx context.Context, b storage.Bucket, key string) error {
 				data, err := b.Get(ctx, key)
 				return errors.Join(err, b.Put(ctx, key, storage.Bytes(data[:len(data)/2])))
@@ -139,7 +139,7 @@ func TestCheckpointIsNotTrusted(t *testing.T) {
 					_, err = c.logs.Page(t.Context(), c.conv, got.Pages[0])
 				}
 				var corrupt *storage.CorruptError
-				if absent := kind == "head" && how == "gone"; absent && (got != nil || err != nil) || !absent && !errors.As(err, &corrupt) {
+				if absent := kind == "head" && how == "deleted"; absent && (got != nil || err != nil) || !absent && !errors.As(err, &corrupt) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			})

@@ -32,7 +32,7 @@ func TestExplain(t *testing.T) {
 		before        uint64
 		may, not      []uint64
 	}{
-		{"nothing happened", "", 3, []uint64{3}, []uint64{0, 1}},
+		{"no event", "", 3, []uint64{3}, []uint64{0, 1}},
 		{"an acknowledged create", "1+create=1 1-done", 0, []uint64{1}, []uint64{0, 2}},
 		{"a create without an answer", "1+create=1", 0, []uint64{0, 1}, []uint64{2}},
 		{"a create that failed somehow", "1+create=1 1-unknown", 0, []uint64{0, 1}, nil},

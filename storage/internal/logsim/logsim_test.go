@@ -31,17 +31,17 @@ func TestLogHistory(t *testing.T) {
 		ok   bool
 		ops  []op
 	}{
-		{"what was appended is read", true, []op{put(1, 2, 10, 0), put(3, 4, 11, 1), read(5, 6, 0, 10, 11), read(5, 6, 1, 11)}},
+		{"appended batch is read", true, []op{put(1, 2, 10, 0), put(3, 4, 11, 1), read(5, 6, 0, 10, 11), read(5, 6, 1, 11)}},
 		{"a read overlaps an append", true, []op{put(1, 4, 10, 0), read(2, 3, 0), read(2, 3, 0, 10)}},
 		{"a part is read", true, []op{put(1, 2, 10, 0), put(3, 4, 11, 1), part(5, 6, 0, 10)}},
 		{"an unknown append took place later", true, []op{maybe(1, 2, 10), read(3, 4, 0), read(5, 6, 0, 10)}},
 		{"an unknown append never took place", true, []op{maybe(1, 2, 10), put(3, 4, 11, 0), read(5, 6, 0, 11)}},
 		{"an unknown append made room", true, []op{maybe(1, 2, 10), put(3, 4, 11, 1), read(5, 6, 0, 10, 11)}},
-		{"what was appended is not read", false, []op{put(1, 2, 10, 0), read(3, 4, 0)}},
-		{"what was read is gone", false, []op{put(1, 6, 10, 0), read(2, 3, 0, 10), read(4, 5, 0)}},
+		{"appended batch is not read", false, []op{put(1, 2, 10, 0), read(3, 4, 0)}},
+		{"read batch disappears", false, []op{put(1, 6, 10, 0), read(2, 3, 0, 10), read(4, 5, 0)}},
 		{"something else is read", false, []op{put(1, 2, 10, 0), part(3, 4, 0, 11)}},
 		{"a number is taken twice", false, []op{put(1, 2, 10, 0), put(1, 2, 11, 0)}},
-		{"a number is left out", false, []op{put(1, 2, 10, 0), put(3, 4, 11, 2)}},
+		{"a number is missing", false, []op{put(1, 2, 10, 0), put(3, 4, 11, 2)}},
 		{"the order is another", false, []op{put(1, 2, 10, 1), put(3, 4, 11, 0)}},
 		{"an unknown append took place before it began", false, []op{read(1, 2, 0, 10), maybe(3, 4, 10)}},
 		{"an unknown append took place and then did not", false, []op{maybe(1, 2, 10), read(3, 4, 0, 10), read(5, 6, 0)}},
@@ -94,7 +94,7 @@ func TestLogChecks(t *testing.T) {
 			p.read(ctx, "", zero.Position(), log(nil, one), nil)
 			p.read(ctx, "", zero.Position(), log(nil, other), nil)
 		}},
-		{"what was acknowledged is not shown", "was acknowledged", func(ctx context.Context, p *proc) {
+		{"acknowledged batch is missing", "was acknowledged", func(ctx context.Context, p *proc) {
 			p.acknowledged(one.Position(), one, id)
 			p.read(ctx, "", storage.Start(), log(nil, zero), nil)
 		}},
