@@ -64,7 +64,7 @@ func (f *Folder) Endpoints() map[string]console.Endpoint {
 		"conversation":  f.conversation,
 		"submission":    f.submission,
 		"records":       f.records,
-		"figures":       f.figures,
+		"figures":       f.stats,
 	}
 }
 
@@ -203,9 +203,9 @@ func (f *Folder) filed(ctx context.Context) iter.Seq2[observability.Event, error
 	}
 }
 
-// everything yields the events for statistics: those of the file, as "parley stats" reads it, or those
+// statsEvents yields the events for statistics: those of the file, as "parley stats" reads it, or those
 // of all logs.
-func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, error] {
+func (f *Folder) statsEvents(ctx context.Context) iter.Seq2[observability.Event, error] {
 	if f.events.File != "" {
 		return f.filed(ctx)
 	}
@@ -252,8 +252,8 @@ func both(logged, sent iter.Seq2[observability.Event, error], lost func(error)) 
 	}
 }
 
-// notThere returns a not-found error with a remedy.
-func notThere(message, details string) error {
+// notFound returns a not-found error with a remedy.
+func notFound(message, details string) error {
 	return &console.Error{Status: 404, Type: "not_there", Message: message, Details: details}
 }
 
@@ -262,10 +262,10 @@ func malformed(name, want string) error {
 	return &console.Error{Status: 400, Type: "invalid_request", Message: "The request is malformed.", Details: fmt.Sprintf("The parameter %s must be %s.", name, want)}
 }
 
-// figuresOf returns the statistics that "parley stats" prints.
-func (f *Folder) figuresOf(ctx context.Context, filter stats.Filter) (*stats.Summary, error) {
+// summary returns the statistics that "parley stats" prints.
+func (f *Folder) summary(ctx context.Context, filter stats.Filter) (*stats.Summary, error) {
 	if f.events.Database == nil {
-		return stats.Summarize(f.everything(ctx), filter)
+		return stats.Summarize(f.statsEvents(ctx), filter)
 	}
 	db, err := f.events.Database(ctx)
 	if err == nil {

@@ -159,7 +159,7 @@ func (f *Folder) conversation(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if row = f.rows[key]; row == nil {
-			return nil, notThere("There is no such conversation.", "No log in this folder has this agent and id.")
+			return nil, notFound("There is no such conversation.", "No log in this folder has this agent and id.")
 		}
 	} else if err := f.read(r.Context(), key, row); err != nil && !storage.IsCorrupt(err) {
 		return nil, err
@@ -175,21 +175,21 @@ func (r *row) shown() Conversation {
 	return c
 }
 
-// sought are the search parameters.
-type sought struct {
+// search are the search parameters.
+type search struct {
 	words, agent, outcome string
 	since                 conversation.Time
 }
 
-func soughtBy(q url.Values) (s sought, err error) {
-	s = sought{words: strings.ToLower(strings.TrimSpace(q.Get("q"))), agent: q.Get("agent"), outcome: q.Get("outcome")}
+func parseSearch(q url.Values) (s search, err error) {
+	s = search{words: strings.ToLower(strings.TrimSpace(q.Get("q"))), agent: q.Get("agent"), outcome: q.Get("outcome")}
 	s.since, err = moment(q.Get("since"))
 	return s, err
 }
 
-// finds reports whether a search matches the conversation. The outcome may be that of any of its
+// matches reports whether a search matches the conversation. The outcome may be that of any of its
 // newest submissions.
-func (s sought) finds(r *row) bool {
+func (s search) matches(r *row) bool {
 	switch {
 	case r.Agent == "" && r.corrupt == "":
 		return false
@@ -201,7 +201,7 @@ func (s sought) finds(r *row) bool {
 
 // conversations returns the matches of the parameters q, agent, outcome and since, newest first.
 func (f *Folder) conversations(r *http.Request) (any, error) {
-	search, err := soughtBy(r.URL.Query())
+	search, err := parseSearch(r.URL.Query())
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (f *Folder) conversations(r *http.Request) (any, error) {
 	}
 	answer := list{Conversations: []Conversation{}, All: len(f.rows)}
 	for _, row := range f.rows {
-		if !search.finds(row) {
+		if !search.matches(row) {
 			continue
 		}
 		answer.Conversations = append(answer.Conversations, row.shown())

@@ -71,7 +71,7 @@ func (f *Folder) submission(r *http.Request) (any, error) {
 	events := both(f.logged(r.Context(), key), f.sent(r.Context(), id), func(err error) { missing = err.Error() })
 	t, err := timeline(events, id)
 	if errors.Is(err, stats.ErrNoEvents) {
-		return nil, notThere("There is no such submission.", "No log has this id. Submission ids begin with sub_.")
+		return nil, notFound("There is no such submission.", "No log has this id. Submission ids begin with sub_.")
 	}
 	t.Missing = missing
 	return t, err
@@ -91,7 +91,7 @@ func (f *Folder) keyOf(ctx context.Context, id conversation.SubmissionID) (conve
 			}
 		}
 	}
-	return "", notThere("There is no such submission.", "It is not among the newest "+strconv.Itoa(maxSubmissions)+" of any conversation of this folder.")
+	return "", notFound("There is no such submission.", "It is not among the newest "+strconv.Itoa(maxSubmissions)+" of any conversation of this folder.")
 }
 
 // timeline builds the timeline of a submission from events.
@@ -187,14 +187,14 @@ func (f *Folder) records(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// figures returns the statistics of the agent agent since the moment since; both are optional.
-func (f *Folder) figures(r *http.Request) (any, error) {
+// stats returns the statistics of the agent agent since the moment since; both are optional.
+func (f *Folder) stats(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	since, err := moment(q.Get("since"))
 	if err != nil {
 		return nil, err
 	}
-	return f.figuresOf(r.Context(), stats.Filter{Agent: q.Get("agent"), Since: since})
+	return f.summary(r.Context(), stats.Filter{Agent: q.Get("agent"), Since: since})
 }
 
 // moment parses the parameter since; "" is 0.
