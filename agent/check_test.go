@@ -26,8 +26,8 @@ func listOf(item string, bytes int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", bytes/(len(item)+1)), ",") + "]"
 }
 
-// unhurried runs a check in virtual time, so that it ends by another bound on a slow machine too.
-func unhurried(t *testing.T, check func(context.Context)) {
+// inVirtualTime runs a check in virtual time, so that it ends by another bound on a slow machine too.
+func inVirtualTime(t *testing.T, check func(context.Context)) {
 	synctest.Test(t, func(t *testing.T) { check(t.Context()) })
 }
 
@@ -58,7 +58,7 @@ func TestSchemaBounds(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			unhurried(t, func(ctx context.Context) { err = s.Validate(ctx, json.RawMessage(tc.value)) })
+			inVirtualTime(t, func(ctx context.Context) { err = s.Validate(ctx, json.RawMessage(tc.value)) })
 			runtime.ReadMemStats(&after)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
 				t.Errorf("got  %.200v\nwant %s", err, tc.want)
@@ -109,14 +109,14 @@ func TestSchemaBoundsOfUsers(t *testing.T) {
 
 	tool := agent.NewTool("look", "Looks.", func(context.Context, map[string]any) (int, error) { return 0, nil }, &agent.ToolOptions{InputSchema: schema})
 	var err error
-	unhurried(t, func(ctx context.Context) { _, err = tool.Call(ctx, value) })
+	inVirtualTime(t, func(ctx context.Context) { _, err = tool.Call(ctx, value) })
 	var input *agent.InputError
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), bound) {
 		t.Errorf("input of a tool: %v", err)
 	}
 	var written written
 	data := agent.NewDataWriter[json.RawMessage]("found", &agent.DataOptions{Schema: schema})
-	unhurried(t, func(ctx context.Context) { err = data.Write(written.context(ctx), value) })
+	inVirtualTime(t, func(ctx context.Context) { err = data.Write(written.context(ctx), value) })
 	var beyond *agent.SchemaBoundError
 	if !errors.As(err, &beyond) || !strings.Contains(err.Error(), bound) || len(written) > 0 {
 		t.Errorf("data: %v", err)
@@ -125,7 +125,7 @@ func TestSchemaBoundsOfUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unhurried(t, func(ctx context.Context) { err = agenthost.CheckInitialData(ctx, &agent.Agent{InitialData: s}, value) })
+	inVirtualTime(t, func(ctx context.Context) { err = agenthost.CheckInitialData(ctx, &agent.Agent{InitialData: s}, value) })
 	if err == nil || !strings.HasPrefix(err.Error(), "invalid_request: initialData: "+bound) {
 		t.Errorf("initial data: %v", err)
 	}

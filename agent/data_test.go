@@ -125,7 +125,7 @@ func TestToolsDataIsDeclared(t *testing.T) {
 	}{
 		{"listed", show(listed), []agent.Data{listed}, ""},
 		{"the same once more", show(agent.NewDataWriter[int]("shown", nil)), []agent.Data{listed}, ""},
-		{"nothing is used", show(), nil, ""},
+		{"unused", show(), nil, ""},
 		{"not listed", show(listed), nil, `Tools[0]: uses the data writer "shown", which the agent does not list`},
 		{"another of that name", show(other), []agent.Data{listed}, `Tools[0]: uses a data writer "shown" that is another than Data[0]`},
 		{"nil", show(nil), []agent.Data{listed}, "Tools[0]: uses a data writer that is nil"},

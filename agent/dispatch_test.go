@@ -16,14 +16,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// office is a Dispatcher that records its admissions.
-type office struct {
+// recordingDispatcher is a Dispatcher that records its admissions.
+type recordingDispatcher struct {
 	mu     sync.Mutex
 	got    []conversation.Admission
 	refuse error
 }
 
-func (o *office) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
+func (o *recordingDispatcher) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.got = append(o.got, a)
@@ -31,7 +31,7 @@ func (o *office) Admit(_ context.Context, a conversation.Admission) (conversatio
 }
 
 // keys are the idempotency keys of the admissions, in order.
-func (o *office) keys() []string {
+func (o *recordingDispatcher) keys() []string {
 	var keys []string
 	for _, a := range o.got {
 		keys = append(keys, a.Address.ID+" "+a.Key)
@@ -59,7 +59,7 @@ func TestDispatch(t *testing.T) {
 			conversation.Admission{Delivery: conversation.Delivery{Kind: conversation.KindUser}, Condition: conversation.Condition{Set: true, UID: "u"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var o office
+			var o recordingDispatcher
 			receipt, err := agent.Dispatch(agenthost.WithDispatcher(t.Context(), &o), desk("1"), tc.m)
 			if err != nil || receipt.SubmissionID != "sub_1" {
 				t.Fatalf("got %+v, %v", receipt, err)
@@ -81,7 +81,7 @@ func TestDispatch(t *testing.T) {
 func TestDispatchRefuses(t *testing.T) {
 	invalid := conversation.CodeInvalidRequest
 	conflict := conversation.Errorf(conversation.CodeSubmissionConflict, "taken")
-	var o office
+	var o recordingDispatcher
 	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	for _, tc := range []struct {
 		name string
@@ -104,7 +104,7 @@ func TestDispatchRefuses(t *testing.T) {
 		{"uid and none", ctx, desk("1"), agent.Message{IfAbsent: true, IfUID: "u"}, invalid, "contradict each other"},
 		{"data", ctx, desk("1"), agent.Message{InitialData: json.RawMessage("{")}, invalid, "initial data is not JSON"},
 		{"key", ctx, desk("1"), agent.Message{Key: strings.Repeat("ü", 257)}, invalid, "more than 256 characters"},
-		{"admission", agenthost.WithDispatcher(t.Context(), &office{refuse: conflict}), desk("1"), agent.Text("x"), conflict.Code, "taken"},
+		{"admission", agenthost.WithDispatcher(t.Context(), &recordingDispatcher{refuse: conflict}), desk("1"), agent.Text("x"), conflict.Code, "taken"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			receipt, err := agent.Dispatch(tc.ctx, tc.to, tc.m)
@@ -144,7 +144,7 @@ func TestDispatchKeysAreStable(t *testing.T) {
 	})
 	var records journal
 	run := func(call conversation.CallID) []string {
-		var o office
+		var o recordingDispatcher
 		ctx := agenthost.WithDispatcher(agenthost.WithSteps(t.Context(), &records), &o)
 		if _, err := tool.Run(agenthost.WithCall(ctx, agent.Call{ID: call}), nil); err != nil {
 			t.Error(err)
@@ -174,7 +174,7 @@ func TestDispatchKeysAreStable(t *testing.T) {
 }
 
 func TestDispatchKeysOfHooks(t *testing.T) {
-	var o office
+	var o recordingDispatcher
 	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	send := func(ctx context.Context) error {
 		_, err := agent.Dispatch(ctx, desk("1"), agent.Text("x"))
@@ -214,7 +214,7 @@ func TestDispatchKeysOfHooks(t *testing.T) {
 }
 
 func TestDispatchKeysOutsideACall(t *testing.T) {
-	var o office
+	var o recordingDispatcher
 	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	tool := durable(func(ctx context.Context) (conversation.Receipt, error) {
 		_, err := agent.Step(ctx, "s", func(ctx context.Context) (conversation.Receipt, error) {

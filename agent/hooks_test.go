@@ -100,7 +100,7 @@ func TestHooksAndState(t *testing.T) {
 			return add(ctx)
 		},
 	}}
-	ctx := agenthost.WithState(t.Context(), newShelf())
+	ctx := agenthost.WithState(t.Context(), newMemoryStore())
 	_, started := agenthost.StartResponse(ctx, a, &agent.Turn{})
 	_, stop := agenthost.BeforeStop(ctx, a, &agent.Response{})
 	_, finished := agenthost.FinishResponse(ctx, a, &agent.Response{})

@@ -30,7 +30,7 @@ func TestInitialDataGet(t *testing.T) {
 		{"not sent where it is optional", ``, pointed(optional.Get), plan{}, ""},
 		{"optional and sent", `{"plan":"pro","seats":9007199254740993}`, pointed(optional.Get), pro, ""},
 		{"of another type", `{"plan":7}`, required.Get, plan{}, "get initial data: /plan: got number, want string"},
-		{"beyond the type", `{"plan":"a","seats":9223372036854775808}`, required.Get, plan{}, "get initial data: "},
+		{"out of range", `{"plan":"a","seats":9223372036854775808}`, required.Get, plan{}, "get initial data: "},
 		{"a member more", `{"plan":"pro","seats":9007199254740993,"since":2019}`, required.Get, plan{}, `get initial data: unknown member "since"`},
 		{"a member more where it is open", `{"plan":"pro","seats":9007199254740993,"since":2019}`, open.Get, pro, ""},
 	} {
@@ -99,7 +99,7 @@ func TestInitialDataIsThere(t *testing.T) {
 
 func TestNewInitialDataPanics(t *testing.T) {
 	for name, begin := range map[string]func(){
-		"open beside a schema": func() {
+		"open with a schema": func() {
 			agent.NewInitialData[plan](&agent.InitialDataOptions{Open: true, Schema: json.RawMessage(`{}`)})
 		},
 		"no JSON":      func() { agent.NewInitialData[chan int](nil) },

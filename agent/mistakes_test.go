@@ -149,7 +149,7 @@ func TestEveryFunctionInACallIsContained(t *testing.T) {
 				})
 			}),
 		} {
-			ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newShelf()), &journal{})
+			ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newMemoryStore()), &journal{})
 			_, err := tool.Run(ctx, nil)
 			failing(t, name+" that "+what, err)
 		}
@@ -183,8 +183,8 @@ func TestEveryValueIsContained(t *testing.T) {
 	flow := agent.NewWorkflow("w", func(context.Context, any) (int, error) { return 0, nil }, nil)
 	for what, mistake := range mistakes() {
 		v := any(unwritable{mistake})
-		host := agenthost.WithSteps(agenthost.WithState(agenthost.WithCall(t.Context(), agent.Call{ID: "call_1"}), newShelf()), &journal{})
-		host = agenthost.WithPoster(agenthost.WithData(host, func(context.Context, string, json.RawMessage) error { return nil }), nowhere{})
+		host := agenthost.WithSteps(agenthost.WithState(agenthost.WithCall(t.Context(), agent.Call{ID: "call_1"}), newMemoryStore()), &journal{})
+		host = agenthost.WithPoster(agenthost.WithData(host, func(context.Context, string, json.RawMessage) error { return nil }), discardPosts{})
 		logs := 0
 		host = agenthost.WithLog(host, func(_ slog.Level, _ string, attributes map[string]any) { logs += len(attributes) })
 		tool := agent.NewTool("x", "X.", func(context.Context, struct{}) (any, error) { return map[string]any{"v": v}, nil }, nil)
@@ -226,10 +226,10 @@ type mistakeError struct{ act func() error }
 
 func (e mistakeError) Error() string { return e.act().Error() }
 
-// nowhere accepts all posts.
-type nowhere struct{}
+// discardPosts accepts all posts.
+type discardPosts struct{}
 
-func (nowhere) Post(context.Context, agenthost.Posting) error { return nil }
+func (discardPosts) Post(context.Context, agenthost.Posting) error { return nil }
 
 // TestMistakesAreNamed checks the error texts for models and authors.
 func TestMistakesAreNamed(t *testing.T) {

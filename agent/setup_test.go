@@ -175,7 +175,7 @@ func TestSetupReadsStateOnly(t *testing.T) {
 		s.Model = "p/" + plan
 		return err
 	}
-	store := newShelf("plan", `"team"`)
+	store := newMemoryStore("plan", `"team"`)
 	s, err := agenthost.SetupFor(agenthost.WithState(t.Context(), store), a, &agent.Turn{})
 	if err != nil || s.Instructions != "team" || s.Model != "p/team" || store.taken != 0 {
 		t.Errorf("got %+v, %v after %d writes", s, err, store.taken)

@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// bed is a recorder that suspends calls that would sleep for longer than patience.
-type bed struct {
+// suspendingRecorder is a recorder that suspends calls that would sleep for longer than patience.
+type suspendingRecorder struct {
 	journal
 	patience time.Duration
 
@@ -23,7 +23,7 @@ type bed struct {
 	suspended []time.Time
 }
 
-func (b *bed) Suspend(until time.Time) bool {
+func (b *suspendingRecorder) Suspend(until time.Time) bool {
 	if time.Until(until) <= b.patience {
 		return false
 	}
@@ -33,8 +33,8 @@ func (b *bed) Suspend(until time.Time) bool {
 	return true
 }
 
-// naps is a tool that sleeps between two times.
-func naps(d time.Duration) agent.Tool {
+// sleeper is a tool that sleeps between two times.
+func sleeper(d time.Duration) agent.Tool {
 	return agent.NewTool("naps", "Sleeps.", func(ctx context.Context, _ struct{}) (bool, error) {
 		return true, agent.Sleep(ctx, "nap", d)
 	}, &agent.ToolOptions{Durable: true, Timeout: 24 * time.Hour})
@@ -49,7 +49,7 @@ func TestSleep(t *testing.T) {
 		run := func(limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			_, err := naps(time.Hour).Run(agenthost.WithSteps(ctx, &records), nil)
+			_, err := sleeper(time.Hour).Run(agenthost.WithSteps(ctx, &records), nil)
 			return err
 		}
 		if err := run(20 * time.Minute); !errors.Is(err, context.DeadlineExceeded) {
@@ -68,7 +68,7 @@ func TestSleepIsNeverTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Microsecond)
 		began := time.Now()
-		_, err := naps(time.Second+time.Nanosecond).Run(agenthost.WithSteps(t.Context(), &journal{}), nil)
+		_, err := sleeper(time.Second+time.Nanosecond).Run(agenthost.WithSteps(t.Context(), &journal{}), nil)
 		if took := time.Since(began); err != nil || took <= time.Second || took > time.Second+time.Millisecond {
 			t.Errorf("sleep took %v, %v", took, err)
 		}
@@ -78,10 +78,10 @@ func TestSleepIsNeverTooShort(t *testing.T) {
 // TestSleepSuspends checks that a long sleep ends the run with the deadline of the first run.
 func TestSleepSuspends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bed{patience: time.Minute}
+		b := &suspendingRecorder{patience: time.Minute}
 		began := time.Now()
 		for range 2 {
-			if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrSuspended) {
+			if _, err := sleeper(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrSuspended) {
 				t.Errorf("got error %v", err)
 			}
 			time.Sleep(time.Minute)
@@ -90,7 +90,7 @@ func TestSleepSuspends(t *testing.T) {
 			t.Errorf("suspended until %v, began at %v", b.suspended, began)
 		}
 		time.Sleep(57*time.Minute + 30*time.Second)
-		if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {
+		if _, err := sleeper(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {
 			t.Errorf("ended after %v with %v", time.Since(began), err)
 		}
 	})
@@ -169,12 +169,12 @@ func TestSleepByItsClock(t *testing.T) {
 			records := &clocked{ahead: ahead}
 			began := time.Now()
 			for range 2 { // the second run finds it elapsed
-				if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
+				if _, err := sleeper(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
 					t.Errorf("%v ahead: ended after %v with %v", ahead, time.Since(began), err)
 				}
 			}
 			records.ahead -= 30 * time.Second
-			if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != 90*time.Second {
+			if _, err := sleeper(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != 90*time.Second {
 				t.Errorf("slow clock: ended after %v with %v", time.Since(began), err)
 			}
 		})

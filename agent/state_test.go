@@ -16,22 +16,22 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// shelf is a Store in memory that counts writes.
-type shelf struct {
+// memoryStore is a Store in memory that counts writes.
+type memoryStore struct {
 	mu     sync.Mutex
 	values map[string]json.RawMessage
 	taken  int
 	broken error
 }
 
-func (s *shelf) Get(name string) (json.RawMessage, bool, error) {
+func (s *memoryStore) Get(name string) (json.RawMessage, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, ok := s.values[name]
 	return v, ok, s.broken
 }
 
-func (s *shelf) Update(_ context.Context, name string, fn func(json.RawMessage) (json.RawMessage, error)) error {
+func (s *memoryStore) Update(_ context.Context, name string, fn func(json.RawMessage) (json.RawMessage, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
@@ -50,9 +50,9 @@ func (s *shelf) Update(_ context.Context, name string, fn func(json.RawMessage) 
 	return nil
 }
 
-// newShelf returns a store with values, given as alternating names and JSON.
-func newShelf(values ...string) *shelf {
-	s := &shelf{values: map[string]json.RawMessage{}}
+// newMemoryStore returns a store with values, given as alternating names and JSON.
+func newMemoryStore(values ...string) *memoryStore {
+	s := &memoryStore{values: map[string]json.RawMessage{}}
 	for i := 0; i < len(values); i += 2 {
 		s.values[values[i]] = json.RawMessage(values[i+1])
 	}
@@ -81,7 +81,7 @@ func TestStateReads(t *testing.T) {
 		{"not JSON", `{`, cart{}, "is not valid JSON"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			store := newShelf()
+			store := newMemoryStore()
 			if tc.stored != "" {
 				store.values["cart"] = json.RawMessage(tc.stored)
 			}
@@ -116,7 +116,7 @@ func TestStateReads(t *testing.T) {
 
 // TestStateIsReadWithoutTime reads in a context that has ended, as hooks may.
 func TestStateIsReadWithoutTime(t *testing.T) {
-	ctx, cancel := context.WithCancel(agenthost.WithState(t.Context(), newShelf("count", "7")))
+	ctx, cancel := context.WithCancel(agenthost.WithState(t.Context(), newMemoryStore("count", "7")))
 	cancel()
 	if got, err := agent.NewState("count", 0).Get(ctx); got != 7 || err != nil {
 		t.Errorf("got %d, %v, want 7", got, err)
@@ -127,7 +127,7 @@ func TestStateWritesChanges(t *testing.T) {
 	count := agent.NewState("count", 0)
 	list := agent.NewState[[]string]("list", nil)
 	object := agent.NewState("object", map[string]any{})
-	store := newShelf("object", `{"b":[1],"a":{"x":12345678901234567890}}`)
+	store := newMemoryStore("object", `{"b":[1],"a":{"x":12345678901234567890}}`)
 	ctx := agenthost.WithState(t.Context(), store)
 	same := map[string]any{"a": map[string]any{"x": json.Number("12345678901234567890")}, "b": []int{1}}
 	for i, tc := range []struct {
@@ -141,7 +141,7 @@ func TestStateWritesChanges(t *testing.T) {
 		{"another", func() error { return count.Set(ctx, 2) }, 1, "count 2"},
 		{"the same again, updated", func() error { return update(ctx, t, count, func(n int) int { return n }, 2) }, 0, "count 2"},
 		{"another, updated", func() error { return update(ctx, t, count, func(n int) int { return n + 1 }, 3) }, 1, "count 3"},
-		{"null where nothing is", func() error { return list.Set(ctx, nil) }, 0, "list "},
+		{"null without a value", func() error { return list.Set(ctx, nil) }, 0, "list "},
 		{"a list", func() error { return list.Set(ctx, []string{"<a>"}) }, 1, `list ["<a>"]`},
 		{"null where something is", func() error { return list.Set(ctx, nil) }, 1, "list "},
 		{"members in another order", func() error { return object.Set(ctx, same) }, 0, `object {"b":[1],"a":{"x":12345678901234567890}}`},
@@ -171,7 +171,7 @@ func TestStateValuesAreCopies(t *testing.T) {
 	shared := map[string]int{"a": 1}
 	state := agent.NewState("counts", shared)
 	shared["a"] = 2
-	ctx := agenthost.WithState(t.Context(), newShelf())
+	ctx := agenthost.WithState(t.Context(), newMemoryStore())
 	first, err := state.Get(ctx)
 	if err != nil || first["a"] != 1 {
 		t.Fatalf("got %v, %v: initial value follows its variable", first, err)
@@ -189,7 +189,7 @@ func TestStateValuesAreCopies(t *testing.T) {
 func TestStateRefuses(t *testing.T) {
 	state := agent.NewState("s", any("x"))
 	away := errors.New("away")
-	broken := newShelf()
+	broken := newMemoryStore()
 	broken.broken = away
 	for _, tc := range []struct {
 		name string
@@ -201,10 +201,10 @@ func TestStateRefuses(t *testing.T) {
 		{"no conversation", t.Context(), 1, agent.ErrNoState, ""},
 		{"no store", agenthost.WithState(t.Context(), nil), 1, agent.ErrNoState, ""},
 		{"broken store", agenthost.WithState(t.Context(), broken), 1, away, ""},
-		{"no JSON", agenthost.WithState(t.Context(), newShelf()), func() {}, nil, "unsupported type"},
-		{"too large", agenthost.WithState(t.Context(), newShelf()), strings.Repeat("x", conversation.MaxPayloadBytes), nil, "at most"},
-		{"infinity", agenthost.WithState(t.Context(), newShelf()), math.Inf(1), nil, "unsupported value"},
-		{"null beside an initial value", agenthost.WithState(t.Context(), newShelf()), nil, nil, `null cannot be stored with the initial value "x"`},
+		{"no JSON", agenthost.WithState(t.Context(), newMemoryStore()), func() {}, nil, "unsupported type"},
+		{"too large", agenthost.WithState(t.Context(), newMemoryStore()), strings.Repeat("x", conversation.MaxPayloadBytes), nil, "at most"},
+		{"infinity", agenthost.WithState(t.Context(), newMemoryStore()), math.Inf(1), nil, "unsupported value"},
+		{"null with an initial value", agenthost.WithState(t.Context(), newMemoryStore()), nil, nil, `null cannot be stored with the initial value "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := state.Set(tc.ctx, tc.set)
@@ -228,7 +228,7 @@ func TestStateUpdatesAreAtomic(t *testing.T) {
 	tool := agent.NewTool("count", "Count.", func(ctx context.Context, _ struct{}) (int, error) {
 		return state.Update(ctx, func(n int) int { return n + 1 })
 	}, nil)
-	ctx := agenthost.WithState(t.Context(), newShelf())
+	ctx := agenthost.WithState(t.Context(), newMemoryStore())
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
@@ -253,7 +253,7 @@ func TestStateOutlivesAPanic(t *testing.T) {
 	tool := agent.NewTool("crash", "Crash.", func(ctx context.Context, _ struct{}) (int, error) {
 		return state.Update(ctx, func(int) int { panic("secret") })
 	}, nil)
-	store := newShelf()
+	store := newMemoryStore()
 	ctx := agenthost.WithState(t.Context(), store)
 	var crash *agent.PanicError
 	if _, err := tool.Run(ctx, nil); !errors.As(err, &crash) {
@@ -308,7 +308,7 @@ func FuzzStateRead(f *testing.F) {
 	}
 	state := agent.NewState("cart", cart{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		store := newShelf()
+		store := newMemoryStore()
 		store.values["cart"] = raw
 		ctx := agenthost.WithState(t.Context(), store)
 		got, err := state.Get(ctx)

@@ -232,7 +232,7 @@ func TestStepsReadStateOnly(t *testing.T) {
 		}
 		return state.Update(ctx, func(m int) int { return m + n })
 	})
-	ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newShelf()), &journal{})
+	ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newMemoryStore()), &journal{})
 	if out, err := tool.Run(ctx, nil); err != nil || string(out.Output) != "10" {
 		t.Errorf("got %+v, %v", out, err)
 	}

@@ -40,7 +40,7 @@ func TestValuesOfAnEarlierVersion(t *testing.T) {
 		{"field within", `{"customer":"c-1","region":"north","tags":{},"orders":[{"id":"A1"}],"byName":{"x":{"cents":7}}}`,
 			region{Customer: "c-1", Region: "north", Tags: map[string]string{}, Orders: []line{{ID: "A1"}}, ByName: map[string]line{"x": {Cents: 7}}}, false},
 		{"type of a field", `{"customer":"c-1","limit":"7"}`, region{Customer: "c-1", Limit: 7}, true},
-		{"field that is gone", `{"customer":"c-1","vip":true}`, region{Customer: "c-1", Limit: 7}, true},
+		{"removed field", `{"customer":"c-1","vip":true}`, region{Customer: "c-1", Limit: 7}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			migrate := func(old json.RawMessage) (region, error) {
@@ -49,7 +49,7 @@ func TestValuesOfAnEarlierVersion(t *testing.T) {
 				}
 				return region{Customer: "c-1", Limit: 7}, nil
 			}
-			store := newShelf()
+			store := newMemoryStore()
 			store.values["r"] = json.RawMessage(c.stored)
 			ctx := agenthost.WithCall(agenthost.WithState(t.Context(), store), agent.Call{InitialData: json.RawMessage(c.stored)})
 			state, begin := agent.NewState("r", region{}), agent.NewInitialData[region](nil)
@@ -75,7 +75,7 @@ func TestValuesOfAnEarlierVersion(t *testing.T) {
 }
 
 func TestMigrationPanics(t *testing.T) {
-	store := newShelf()
+	store := newMemoryStore()
 	store.values["n"] = json.RawMessage(`"one"`)
 	ctx := agenthost.WithCall(agenthost.WithState(t.Context(), store), agent.Call{InitialData: json.RawMessage(`"one"`)})
 	crash := func(json.RawMessage) (int, error) { panic("no number") }

@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// talk makes a conversation of a few messages and returns all its chunks.
-func talk(t *testing.T, s *server, id string) []conversation.Chunk {
+// makeConversation makes a conversation of a few messages and returns all its chunks.
+func makeConversation(t *testing.T, s *server, id string) []conversation.Chunk {
 	t.Helper()
 	c := s.open(id, nil)
 	for _, body := range []string{"hello there", "note buy milk", strings.Repeat("many words and ", 60)} {
@@ -56,8 +56,8 @@ func reduced(t *testing.T, from *conversation.Snapshot, u ...client.Update) *con
 
 func TestObserveFromEveryOffset(t *testing.T) {
 	s := newServer(t)
-	want := talk(t, s, "hello")
-	ways(t, func(t *testing.T, o *client.Options) {
+	want := makeConversation(t, s, "hello")
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := s.open("hello", o)
 		snap := history(t, c)
 		for after := conversation.Start; after <= snap.Offset; after++ {
@@ -85,7 +85,7 @@ func TestObserveFromEveryOffset(t *testing.T) {
 
 // TestObserveLive renders a reply as it arrives.
 func TestObserveLive(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
 		c := s.open("hello", o)
 		receipt := send(t, c, client.Message{Body: "hold"})
@@ -123,7 +123,7 @@ func TestObserveLive(t *testing.T) {
 }
 
 func TestObserveAbsent(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
 		var retries atomic.Int32
 		o.Retrying = func(error) { retries.Add(1) }
@@ -169,7 +169,7 @@ func TestObserveAbsent(t *testing.T) {
 }
 
 func TestObserveBeyondTheHead(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)
 		ask(t, c, client.Message{Body: "hello"})
 		for _, err := range c.Observe(withPatience(t), history(t, c).Offset+5, nil) {
@@ -184,7 +184,7 @@ func TestObserveBeyondTheHead(t *testing.T) {
 // TestBreakClosesTheConnection checks that a break or the end of the context closes the connection at
 // once.
 func TestBreakClosesTheConnection(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
 		ask(t, s.open("hello", nil), client.Message{Body: "hello"})
 		left := make(chan struct{}, 10)
@@ -268,8 +268,8 @@ func (p *cutter) accept() {
 // TestCutConnections cuts connections at every position: there must be no gap and no duplicate.
 func TestCutConnections(t *testing.T) {
 	s := newServer(t)
-	want := talk(t, s, "hello")
-	ways(t, func(t *testing.T, o *client.Options) {
+	want := makeConversation(t, s, "hello")
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		cuts := int32(0)
 		for n := int64(1); n < 12_000; n += 541 {
 			p := newCutter(t, strings.TrimPrefix(s.web.URL, "http://"), func(k int) int64 { return n + int64(k)*397 })

@@ -60,7 +60,7 @@ func begin(t *testing.T, r *client.Runs, in any, key string) client.Begun {
 
 // TestRunOverRestart begins a run twice under one key, and follows it over a restart of the server.
 func TestRunOverRestart(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
 		r := s.runs(o)
 		begun, again := begin(t, r, day{"monday"}, "k 1"), begin(t, r, day{"monday"}, "k 1")

@@ -286,8 +286,8 @@ func until(t testing.TB, c *client.Conversation, after conversation.Offset, enou
 
 func upToDate(u client.Update) bool { return u.UpToDate }
 
-// says returns a function that reports whether an update has the text.
-func says(text string) func(client.Update) bool {
+// hasText returns a function that reports whether an update has the text.
+func hasText(text string) func(client.Update) bool {
 	return func(u client.Update) bool {
 		return slices.ContainsFunc(u.Chunks, func(c conversation.Chunk) bool { return strings.Contains(c.Delta, text) })
 	}
@@ -305,9 +305,9 @@ func differ(want, got any) string {
 	return cmp.Diff(a, b) + "\n" + string(g)
 }
 
-// travel is an http.RoundTripper.
-type travel func(*http.Request) (*http.Response, error)
+// roundTripper is an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
 
-func (f travel) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func over(f travel) *http.Client { return &http.Client{Transport: f} }
+func over(f roundTripper) *http.Client { return &http.Client{Transport: f} }

@@ -12,15 +12,15 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// ways are the two modes of following a conversation.
-func ways(t *testing.T, test func(t *testing.T, o *client.Options)) {
+// bothModes runs a test in both modes of following a conversation.
+func bothModes(t *testing.T, test func(t *testing.T, o *client.Options)) {
 	for _, live := range []client.Live{client.LiveSSE, client.LiveLongPoll} {
 		t.Run(string(live), func(t *testing.T) { test(t, &client.Options{Live: live}) })
 	}
 }
 
 func TestWaitCompleted(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)
 		receipt := send(t, c, client.Message{Body: "note buy milk", IfAbsent: true})
 		if receipt.SubmissionID == "" || receipt.UID == "" || receipt.Deduplicated || receipt.Key == "" || receipt.StreamURL != c.URL() {
@@ -58,7 +58,7 @@ func TestWaitCompleted(t *testing.T) {
 }
 
 func TestWaitFailed(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)
 		receipt := send(t, c, client.Message{Body: "fail"})
 		reply, err := c.Wait(withPatience(t), receipt)
@@ -80,10 +80,10 @@ func TestWaitFailed(t *testing.T) {
 }
 
 func TestWaitAborted(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)
 		running, queued := send(t, c, client.Message{Body: "hold"}), send(t, c, client.Message{Body: "later"})
-		until(t, c, running.Offset, says("one"))
+		until(t, c, running.Offset, hasText("one"))
 		aborted, err := c.Abort(withPatience(t))
 		if err != nil || !aborted {
 			t.Fatalf("abort: %v, %v", aborted, err)
@@ -106,7 +106,7 @@ func TestWaitAborted(t *testing.T) {
 
 // TestRestartInMidReply restarts the server over the same bucket while a reply is active.
 func TestRestartInMidReply(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
 		retries := make(chan error, 100)
 		o.Retrying = func(err error) {
@@ -127,7 +127,7 @@ func TestRestartInMidReply(t *testing.T) {
 			reply, err := c.Wait(ctx, receipt)
 			done <- outcome{reply, err}
 		}()
-		until(t, c, receipt.Offset, says("one"))
+		until(t, c, receipt.Offset, hasText("one"))
 		s.halt()
 		select {
 		case <-retries:
@@ -146,12 +146,12 @@ func TestRestartInMidReply(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	ways(t, func(t *testing.T, o *client.Options) {
+	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)
 		receipt := send(t, c, client.Message{Body: "hold"})
 		ctx, cancel := context.WithCancel(withPatience(t))
 		until(t, c, receipt.Offset, func(u client.Update) bool {
-			if says("one")(u) {
+			if hasText("one")(u) {
 				cancel()
 				return true
 			}
