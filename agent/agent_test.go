@@ -133,7 +133,7 @@ func namesMistakes(t *testing.T, mistakes []mistake) {
 				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.says)
 			}
 			if !strings.Contains(def.Error(), tc.field+": ") {
-				t.Errorf("text %q lacks the field", def)
+				t.Errorf("got text %q, want the field in it", def)
 			}
 		})
 	}

@@ -123,7 +123,7 @@ func TestToolRejectsInput(t *testing.T) {
 			}
 			for _, i := range tc.want {
 				if !strings.Contains(err.Error(), i.String()) {
-					t.Errorf("text %q lacks %q", err, i)
+					t.Errorf("got text %q, want %q in it", err, i)
 				}
 			}
 		})

@@ -137,7 +137,7 @@ func TestHeaders(t *testing.T) {
 	}})
 	receipt := send(t, c, client.Message{Body: "hello"})
 	if _, err := c.Wait(withPatience(t), receipt); err == nil || !strings.Contains(err.Error(), "no token today") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	for _, want := range []string{"GET Bearer first ", "POST Bearer second 00-1"} {
 		if have := <-got; have != want {

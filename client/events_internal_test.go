@@ -51,7 +51,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 			}
 			if tt.err == nil && !errors.As(err, &bad) || tt.err != nil && !errors.Is(err, tt.err) {
-				t.Errorf("%s: error %v", tt.name, err)
+				t.Errorf("%s: got error %v", tt.name, err)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func (f *fake) observe(d time.Duration, o *client.Options) (text string, last er
 func (f *fake) wantRequests(want ...string) {
 	f.t.Helper()
 	if got := strings.Join(f.requests, ", "); got != strings.Join(want, ", ") {
-		f.t.Errorf("requests %s, want %s", got, strings.Join(want, ", "))
+		f.t.Errorf("got requests %s, want %s", got, strings.Join(want, ", "))
 	}
 }
 
@@ -108,7 +108,7 @@ func TestSilentStream(t *testing.T) {
 		}}
 		text, err := f.observe(170*time.Second, nil)
 		if text != "1 2 3 " || !errors.Is(err, contextEnd) {
-			t.Errorf("%q, %v", text, err)
+			t.Errorf("got %q, %v", text, err)
 		}
 		f.wantRequests("sse 0 0s", "sse 1 160s")
 	})
@@ -171,7 +171,7 @@ func TestFallBackToLongPoll(t *testing.T) {
 				}
 				all := strings.Join(f.requests, ", ")
 				if !strings.HasPrefix(all, tt.want+",") {
-					t.Errorf("requests %.200s, want %s", all, tt.want)
+					t.Errorf("got requests %.200s, want %s", all, tt.want)
 				}
 				// 5 min, then 10 min: three groups of event streams.
 				groups := 0
@@ -243,7 +243,7 @@ func TestShortStreamsNowAndThen(t *testing.T) {
 		}}
 		_, _ = f.observe(time.Minute, nil)
 		if all := strings.Join(f.requests, ", "); strings.Contains(all, "poll") || len(f.requests) < 30 {
-			t.Errorf("requests %s", all)
+			t.Errorf("got requests %s", all)
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestIllServer(t *testing.T) {
 				retries := 0
 				_, err := f.observe(time.Hour, &client.Options{Tries: 5, Retrying: func(error) { retries++ }})
 				if ended := !errors.Is(err, contextEnd); ended != tt.ends {
-					t.Errorf("error %v", err)
+					t.Errorf("got error %v", err)
 				}
 				if tt.ends && (len(f.requests) != 5 || retries != 4) || !tt.ends && len(f.requests) < 1000 {
 					t.Errorf("got %d requests, %d Retrying calls: %v", len(f.requests), retries, err)

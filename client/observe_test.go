@@ -111,7 +111,7 @@ func TestObserveLive(t *testing.T) {
 			}
 			if len(now.Settlements) == 1 {
 				if text != "one two" || now.Settlements[0].SubmissionID != receipt.SubmissionID {
-					t.Errorf("%q, %+v", text, now.Settlements)
+					t.Errorf("got %q, %+v", text, now.Settlements)
 				}
 				break
 			}
@@ -132,7 +132,7 @@ func TestObserveAbsent(t *testing.T) {
 		for u, err := range c.Observe(withPatience(t), conversation.Start, nil) {
 			var rejected *client.Error
 			if n++; !errors.As(err, &rejected) || rejected.Type != conversation.CodeStreamNotFound || len(u.Chunks) > 0 {
-				t.Errorf("%+v, %v", u, err)
+				t.Errorf("got %+v, %v", u, err)
 			}
 		}
 		if n != 1 {
@@ -155,7 +155,7 @@ func TestObserveAbsent(t *testing.T) {
 		}()
 		for u, err := range c.Observe(ctx, conversation.Start, &client.ObserveOptions{AwaitCreation: true}) {
 			if err != nil || len(u.Chunks) == 0 || u.Chunks[0].Type != conversation.ChunkReset {
-				t.Errorf("%+v, %v", u, err)
+				t.Errorf("got %+v, %v", u, err)
 			}
 			break
 		}
@@ -175,7 +175,7 @@ func TestObserveBeyondTheHead(t *testing.T) {
 		for _, err := range c.Observe(withPatience(t), history(t, c).Offset+5, nil) {
 			var rejected *client.Error
 			if !errors.As(err, &rejected) || rejected.Type != conversation.CodeStreamStoreFailure {
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v", err)
 			}
 		}
 	})

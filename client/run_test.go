@@ -65,7 +65,7 @@ func TestRunOverRestart(t *testing.T) {
 		r := s.runs(o)
 		begun, again := begin(t, r, day{"monday"}, "k 1"), begin(t, r, day{"monday"}, "k 1")
 		if !begun.RunID.Valid() || begun.Key != "k 1" || again != begun || begun.StreamURL != s.web.URL+"/runs/"+string(begun.RunID) {
-			t.Errorf("begun %+v, again %+v", begun, again)
+			t.Errorf("got run %+v, repeated %+v", begun, again)
 		}
 		run := r.Run(begun.RunID)
 		var seen []string
@@ -81,7 +81,7 @@ func TestRunOverRestart(t *testing.T) {
 		}
 		if status, err := run.Status(withPatience(t)); err != nil || status.State != client.RunActive || status.Ended() || status.Err() != nil ||
 			status.Workflow != "report" || string(status.Input) != `{"day":"monday"}` || status.StartedAt == 0 {
-			t.Errorf("status %+v, %v", status, err)
+			t.Errorf("got status %+v, %v", status, err)
 		}
 		type outcome struct {
 			status *client.RunStatus
@@ -110,7 +110,7 @@ func TestRunOverRestart(t *testing.T) {
 		}
 		end := <-ended
 		if end.err != nil || end.got != (reported{"monday", true}) || end.status.State != client.RunCompleted || end.status.EndedAt < end.status.StartedAt {
-			t.Errorf("awaited %+v, %v", end, end.err)
+			t.Errorf("awaited run: got %+v, %v", end, end.err)
 		}
 		for e, err := range run.Events(withPatience(t), last) {
 			if err != nil {
@@ -122,7 +122,7 @@ func TestRunOverRestart(t *testing.T) {
 			seen = append(seen, e.Type)
 		}
 		if got := strings.Join(seen, " "); !strings.HasPrefix(got, "run_start log data ") || !strings.HasSuffix(got, " run_end") || strings.Count(got, "run_") != 2 {
-			t.Errorf("events %s", got)
+			t.Errorf("got events %s", got)
 		}
 		for range run.Events(withPatience(t), conversation.Offset(len(seen)-1)) {
 			t.Error("got an event after the last one")
@@ -153,7 +153,7 @@ func TestRunOutcomes(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", want.Outcome, status, err)
 		}
 		if got.Run != run.ID() || got.Outcome != want.Outcome || got.Type != want.Type || !strings.Contains(got.Message, want.Message) {
-			t.Errorf("error %+v, want %+v", got, want)
+			t.Errorf("got error %+v, want %+v", got, want)
 		}
 		if errors.Is(err, client.ErrFailed) == errors.Is(err, client.ErrAborted) || errors.Is(err, client.ErrAborted) != (run == aborted) {
 			t.Errorf("error %v matches another outcome", err)
@@ -265,7 +265,7 @@ func TestBeginInDoubt(t *testing.T) {
 	_, err := r.Begin(withPatience(t), "report", day{"tuesday"}, nil)
 	var uncertain *client.UncertainError
 	if !errors.As(err, &uncertain) || keys[uncertain.Key] != 4 {
-		t.Fatalf("error %v, keys %v", err, keys)
+		t.Fatalf("got error %v, keys %v", err, keys)
 	}
 	lose = 0
 	if again := begin(t, r, day{"tuesday"}, uncertain.Key); again.RunID != conversation.RunFor("report", uncertain.Key) {

@@ -81,7 +81,7 @@ func TestSendWritesTheWire(t *testing.T) {
 		got := send(t, c, tt.m)
 		want := client.Receipt{StreamURL: "http://h/a/x", Key: "k", Receipt: conversation.Receipt{Offset: 3, SubmissionID: "sub_1", UID: "inst_1"}}
 		if got != want {
-			t.Errorf("%s: receipt %+v", name, got)
+			t.Errorf("%s: got receipt %+v", name, got)
 		}
 		var have, wanted any
 		if err := errors.Join(json.Unmarshal(body, &have), json.Unmarshal([]byte(tt.want), &wanted)); err != nil {
@@ -172,7 +172,7 @@ func TestLostAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if snap, err := c.History(withPatience(t)); err != nil || len(snap.Messages) != 2 || len(snap.Settlements) != 1 {
-		t.Errorf("snapshot %+v, %v", snap, err)
+		t.Errorf("got snapshot %+v, %v", snap, err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestSendRetriesAreBounded(t *testing.T) {
 			t.Errorf("%s: %d tries under %d keys: %v", name, tries, len(keys), err)
 		}
 		if tt.uncertain && !keys[uncertain.Key] {
-			t.Errorf("%s: key %q", name, uncertain.Key)
+			t.Errorf("%s: got key %q", name, uncertain.Key)
 		}
 		if tt.status >= 300 && (!errors.As(err, &rejected) || rejected.Status != tt.status) {
 			t.Errorf("%s: %v", name, err)
@@ -276,7 +276,7 @@ func TestRetryAfter(t *testing.T) {
 			})})
 			send(t, c, client.Message{})
 			if took := time.Since(began); took < want[0] || took > want[1] || tries != 2 {
-				t.Errorf("Retry-After %q: %d tries in %v", after, tries, took)
+				t.Errorf("Retry-After %q: got %d tries in %v", after, tries, took)
 			}
 		})
 	}
@@ -319,7 +319,7 @@ func TestSilentServer(t *testing.T) {
 			t.Errorf("%d tries in %v", tries, took)
 		}
 		if err == nil || !strings.Contains(err.Error(), "nothing was heard for 1m0s") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
@@ -368,7 +368,7 @@ func TestAttachments(t *testing.T) {
 	}
 	var rejected *client.Error
 	if _, err := c.Attachment(withPatience(t), "att_none"); !errors.As(err, &rejected) || rejected.Type != conversation.CodeAttachmentNotFound {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
@@ -420,7 +420,7 @@ func TestDataIsNotReadAfterSend(t *testing.T) {
 	_, err := c.Send(withPatience(t), client.Message{Attachments: []client.Attachment{{Data: make([]byte, 1<<20)}}})
 	var rejected *client.Error
 	if !errors.As(err, &rejected) || rejected.Status != 400 {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if n, err := body.Read(make([]byte, 10)); n != 0 || err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes more, %v", n, err)

@@ -310,7 +310,7 @@ func TestReplyOfAnyMessage(t *testing.T) {
 	}}))
 	got := tr.Reply("sub_1")
 	if got.Text != "one\n\ntwo" || fmt.Sprintf("%s", got.Data) != "map[x:[1 2]]" || string(got.Metadata) != `{"a":1}` || got.Message.ID != "m2" {
-		t.Errorf("reply %+v", got)
+		t.Errorf("got reply %+v", got)
 	}
 	if got := tr.Reply("sub_2"); got.Message != nil || got.Text != "" || len(got.Data) != 0 {
 		t.Errorf("empty reply: got %+v", got)

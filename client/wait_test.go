@@ -24,17 +24,17 @@ func TestWaitCompleted(t *testing.T) {
 		c := newServer(t).open("hello", o)
 		receipt := send(t, c, client.Message{Body: "note buy milk", IfAbsent: true})
 		if receipt.SubmissionID == "" || receipt.UID == "" || receipt.Deduplicated || receipt.Key == "" || receipt.StreamURL != c.URL() {
-			t.Errorf("receipt %+v", receipt)
+			t.Errorf("got receipt %+v", receipt)
 		}
 		reply, err := c.Wait(withPatience(t), receipt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if reply.Text != "Noting.\n\nNoted." || string(reply.Metadata) != `{"by":"test"}` || reply.Submission != receipt.SubmissionID {
-			t.Errorf("reply %+v", reply)
+			t.Errorf("got reply %+v", reply)
 		}
 		if len(reply.Data) != 1 || len(reply.Data["note"]) != 1 || string(reply.Data["note"][0]) != `"buy milk"` {
-			t.Errorf("data %s", reply.Data)
+			t.Errorf("got data %s", reply.Data)
 		}
 		snap, err := c.History(withPatience(t))
 		if err != nil {
@@ -64,17 +64,17 @@ func TestWaitFailed(t *testing.T) {
 		reply, err := c.Wait(withPatience(t), receipt)
 		var settled *client.SettledError
 		if !errors.Is(err, client.ErrFailed) || errors.Is(err, client.ErrAborted) || !errors.As(err, &settled) {
-			t.Fatalf("error %v", err)
+			t.Fatalf("got error %v", err)
 		}
 		if settled.Submission != receipt.SubmissionID || settled.Outcome != conversation.OutcomeFailed ||
 			settled.Err.Type != conversation.CodeModelFailed || settled.Err.Message == "" {
-			t.Errorf("settled %+v, %+v", settled, settled.Err)
+			t.Errorf("got settlement %+v, %+v", settled, settled.Err)
 		}
 		if !strings.Contains(err.Error(), string(receipt.SubmissionID)+": failed: model_failed: ") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 		if reply == nil || reply.Text != "Oh. " {
-			t.Errorf("reply %+v", reply)
+			t.Errorf("got reply %+v", reply)
 		}
 	})
 }
@@ -92,10 +92,10 @@ func TestWaitAborted(t *testing.T) {
 			reply, err := c.Wait(withPatience(t), receipt)
 			var settled *client.SettledError
 			if !errors.Is(err, client.ErrAborted) || errors.Is(err, client.ErrFailed) || !errors.As(err, &settled) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("got error %v", err)
 			}
 			if settled.Err.Type != conversation.CodeAborted || reply == nil || reply.Text != text {
-				t.Errorf("settled %+v, reply %+v", settled.Err, reply)
+				t.Errorf("got settlement %+v, reply %+v", settled.Err, reply)
 			}
 		}
 		if aborted, err := c.Abort(withPatience(t)); err != nil || aborted {
@@ -140,7 +140,7 @@ func TestRestartInMidReply(t *testing.T) {
 			t.Fatal(got.err)
 		}
 		if want := "one \n\nthree"; got.reply.Text != want {
-			t.Errorf("text %q, want %q", got.reply.Text, want)
+			t.Errorf("got text %q, want %q", got.reply.Text, want)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			return false
 		})
 		if _, err := c.Wait(ctx, receipt); !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
@@ -168,6 +168,6 @@ func TestWaitOfAbsent(t *testing.T) {
 	_, err := c.Wait(withPatience(t), client.Receipt{})
 	var rejected *client.Error
 	if !errors.As(err, &rejected) || rejected.Status != http.StatusNotFound || rejected.Type != conversation.CodeStreamNotFound {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }

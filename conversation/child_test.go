@@ -118,6 +118,6 @@ func TestHooksAreRecorded(t *testing.T) {
 		apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookContinued})
 	}
 	if sub := s.Submission("sub_1"); !sub.DeliveryStarted || sub.Continued != 2 {
-		t.Errorf("%+v", sub)
+		t.Errorf("got %+v", sub)
 	}
 }

@@ -131,7 +131,7 @@ func TestUnknownRecords(t *testing.T) {
 	_, err = conversation.DecodeRecords([]byte(`{"type":"delta","message":"m"}` + "\n" + `{"type":"later","must":true}`))
 	var unknown *conversation.UnknownRecordError
 	if !errors.As(err, &unknown) || unknown.Name != "later" {
-		t.Fatalf("error is %v, want an UnknownRecordError of later", err)
+		t.Fatalf("got error %v, want an UnknownRecordError of later", err)
 	}
 	if !strings.Contains(err.Error(), "upgrade") || !strings.Contains(err.Error(), "record 1") {
 		t.Errorf("got error %q, want the line number and \"upgrade\"", err)
@@ -159,7 +159,7 @@ func TestEncodeRefusesBrokenJSON(t *testing.T) {
 		&conversation.StateWritten{Key: "k", Value: json.RawMessage(`{`)},
 	})
 	if err == nil || !strings.Contains(err.Error(), "state_written") {
-		t.Errorf("error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
@@ -170,7 +170,7 @@ var released []conversation.RecordType
 func TestReleasedTypes(t *testing.T) {
 	types := conversation.Types()
 	if got := types[:min(len(released), len(types))]; !slices.Equal(got, released) {
-		t.Errorf("types are %q, want those of the first release in their order: %q", got, released)
+		t.Errorf("got types %q, want those of the first release in their order: %q", got, released)
 	}
 }
 

@@ -27,7 +27,7 @@ func checkChunks(t *testing.T, chunks []conversation.Chunk) {
 	}
 	got, err := conversation.AppendChunks([]byte("before"), chunks)
 	if (err == nil) != (wantErr == nil) {
-		t.Fatalf("error %v, want %v", err, wantErr)
+		t.Fatalf("got error %v, want %v", err, wantErr)
 	}
 	if err == nil && !bytes.Equal(got, want) {
 		t.Errorf("chunks are\n%s, want\n%s", got, want)

@@ -174,7 +174,7 @@ func cannotFollow(t *testing.T, c wrongEnd) {
 	err := s.Extend(2, c.list[last])
 	var bad *conversation.InvariantError
 	if !errors.As(err, &bad) || !strings.Contains(bad.Reason, c.want) {
-		t.Fatalf("error is %v, want %q", err, c.want)
+		t.Fatalf("got error %v, want %q", err, c.want)
 	}
 	if bad.Offset != 2 || bad.Type != c.list[last].Type() {
 		t.Errorf("error names batch %d and type %s", bad.Offset, bad.Type)
@@ -216,7 +216,7 @@ func TestBatchesFollowEachOther(t *testing.T) {
 			t.Errorf("batch %d after 1: %v", offset, err)
 		}
 		if want := fmt.Sprintf("fold batch %d: batch does not follow head 1", int64(offset)); err != nil && err.Error() != want {
-			t.Errorf("error %q, want %q", err, want)
+			t.Errorf("got error %q, want %q", err, want)
 		}
 	}
 	s := running(t)
@@ -376,7 +376,7 @@ func TestIncarnations(t *testing.T) {
 		t.Error("deleted conversation is not empty")
 	}
 	if s.Head() != 3 {
-		t.Errorf("head is %d, want 3", s.Head())
+		t.Errorf("got head %d, want 3", s.Head())
 	}
 	apply(t, s)
 	apply(t, s, &conversation.ConversationCreated{UID: "inst_2", ConversationID: "conv_2"}, admitted(1), attempt("sub_1", 1))

@@ -96,7 +96,7 @@ func fold(t *testing.T, list []conversation.Record) {
 			if err := s.Apply(b); err != nil {
 				var bad *conversation.InvariantError
 				if !errors.As(err, &bad) {
-					t.Fatalf("error is %T: %v", err, err)
+					t.Fatalf("got error %T: %v", err, err)
 				}
 				break
 			}

@@ -281,7 +281,7 @@ func TestDecodeHistoryChecksReferences(t *testing.T) {
 	}
 	list, err := json.Marshal(p.Pieces())
 	if want := `[{"Bytes":"e30s","Left":null,"Page":null},{"Bytes":null,"Left":{"at":"0000000000000000_0000000000000003","submission":"sub_1"},"Page":null}]`; err != nil || string(list) != want {
-		t.Errorf("pieces %s, %v, want %s", list, err, want)
+		t.Errorf("got pieces %s, %v, want %s", list, err, want)
 	}
 	for _, bad := range []string{
 		strings.Replace(good, `"left":1`, `"left":2`, 1), strings.Replace(good, `,"left":1`, ``, 1),

@@ -165,7 +165,7 @@ func TestMetadataIsTheAuthors(t *testing.T) {
 			}
 			snap := s.Snapshot()
 			if got := string(snap.Messages[1].Metadata); got != tt.want || snap.Messages[0].Metadata != nil {
-				t.Errorf("metadata %s, want %s", got, tt.want)
+				t.Errorf("got metadata %s, want %s", got, tt.want)
 			}
 			if d := cmp.Diff(encoded(t, snap), client.Root); d != "" {
 				t.Errorf("client differs (-snapshot +client):\n%s", d)

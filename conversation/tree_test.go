@@ -120,7 +120,7 @@ func TestTreeRefuses(t *testing.T) {
 		apply(t, s, created(), admitted(1), joined("sub_1", 1, at))
 		err := s.Apply(conversation.Batch{Offset: s.Head() + 1, Records: []conversation.Record{r}})
 		if err == nil || !strings.Contains(err.Error(), "tree_counted") {
-			t.Errorf("%s: error is %v, want one of tree_counted", name, err)
+			t.Errorf("%s: got error %v, want one of tree_counted", name, err)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestPosition(t *testing.T) {
 		}
 		b, err := json.Marshal(p)
 		if want := fmt.Sprintf(`{"batch":%d,"index":%d}`, p.Batch, p.Index); err != nil || string(b) != want {
-			t.Errorf("JSON is %s, %v; want %s", b, err, want)
+			t.Errorf("got JSON %s, %v; want %s", b, err, want)
 		}
 		var back conversation.Position
 		if err := json.Unmarshal(b, &back); err != nil || back != p {
@@ -212,14 +212,14 @@ func TestPayloadHash(t *testing.T) {
 		seen[got] = name
 	}
 	if stored := "a8f3d3ae72f3cae14444128f98ac6118"; base != stored { // a stored value
-		t.Errorf("hash is %q, was %q", base, stored)
+		t.Errorf("got hash %q, want the stored %q", base, stored)
 	}
 }
 
 func TestPayloadHashKeepsTheAdmission(t *testing.T) {
 	a := conversation.Admission{Delivery: conversation.Delivery{Attachments: []conversation.Attachment{{ID: "att_1"}}}}
 	if _, err := a.PayloadHash(); err != nil || a.Delivery.Attachments[0].ID != "att_1" {
-		t.Errorf("attachments are %v, %v", a.Delivery.Attachments, err)
+		t.Errorf("got attachments %v, %v", a.Delivery.Attachments, err)
 	}
 	a.InitialData = json.RawMessage(`{`)
 	if h, err := a.PayloadHash(); err == nil {
@@ -243,7 +243,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if got := conversation.Errorf(conversation.CodeInvalidRequest, "%d files", 17).Error(); got != "invalid_request: 17 files" {
-		t.Errorf("error is %q", got)
+		t.Errorf("got error %q", got)
 	}
 }
 

@@ -34,7 +34,7 @@ func wantAbort(t testing.TB, res *http.Response, body string) {
 		t.Error(d)
 	}
 	if got := readAll(t, res); got != body {
-		t.Errorf("body %s, want %s", got, body)
+		t.Errorf("got body %s, want %s", got, body)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestAbortReadsLittleOfABody(t *testing.T) {
 			}()
 			head := make([]byte, len("HTTP/1.1 200 OK\r\n"))
 			if _, err := io.ReadFull(conn, head); err != nil || string(head) != "HTTP/1.1 200 OK\r\n" {
-				t.Errorf("%q, %v", head, err)
+				t.Errorf("got %q, %v", head, err)
 			}
 			<-sent
 		})
@@ -186,7 +186,7 @@ func TestAbortRefused(t *testing.T) {
 		res := h.do(method, "/%20/abort") // the method is checked first
 		wantStatus(t, res, http.StatusMethodNotAllowed)
 		if got := res.Header.Values("Allow"); len(got) != 1 || got[0] != "POST" {
-			t.Errorf("%s: Allow %q", method, got)
+			t.Errorf("%s: got Allow %q", method, got)
 		}
 		wantStatus(t, h.do(method, "/c1/abort"), http.StatusMethodNotAllowed)
 		if got := h.rt.wrote(); len(got) != 1 {

@@ -97,7 +97,7 @@ func TestAdmissionInput(t *testing.T) {
 		h := newHarness(t, nil)
 		wantStatus(t, h.post("/c1", `{"body":1,"kind":"x","kind":"user","attachments":null,"body":"a","\u0062ody":"b","attachments":[]}`), 202)
 		if got := h.rt.admissions[0].Delivery.Body; got != "b" {
-			t.Errorf("body %q", got)
+			t.Errorf("got body %q", got)
 		}
 	})
 	t.Run("byte_order_mark_is_tolerated", func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestAdmissionUID(t *testing.T) {
 		h := newHarness(t, nil)
 		wantStatus(t, send(h, `null,"initialData":{}`), http.StatusAccepted)
 		if a := h.rt.admissions[0]; !a.Condition.Absent || string(a.InitialData) != "{}" {
-			t.Errorf("admission %+v", a)
+			t.Errorf("got admission %+v", a)
 		}
 	})
 	t.Run("null_existing_is_409_naming_the_uid", func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestAdmissionIdempotency(t *testing.T) {
 		first := decode[receipt](t, h.post("/c1", keyed))
 		e := wantError(t, h.post("/c1", strings.Replace(keyed, "x", "y", 1)), 409, conversation.CodeSubmissionConflict)
 		if e.Meta["submissionId"] != first.SubmissionID {
-			t.Errorf("meta %v, want %s", e.Meta, first.SubmissionID)
+			t.Errorf("got meta %v, want %s", e.Meta, first.SubmissionID)
 		}
 	})
 	t.Run("replay_with_attachments_stages_nothing", func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestAdmissionIdempotency(t *testing.T) {
 		h.create()
 		wantStatus(t, h.post("/c1", keyed), http.StatusAccepted)
 		if got := []string{h.rt.admissions[0].Key, h.rt.admissions[1].Key}; !slices.Equal(got, []string{"key-1", "k"}) {
-			t.Errorf("keys %q", got)
+			t.Errorf("got keys %q", got)
 		}
 	})
 }
@@ -263,7 +263,7 @@ func TestAdmissionWithoutAUID(t *testing.T) {
 	wantStatus(t, rec.Result(), http.StatusAccepted)
 	got := unmarshal[map[string]any](t, rec.Body.String())
 	if _, ok := got["uid"]; ok || len(got) != 3 {
-		t.Errorf("receipt %v", got)
+		t.Errorf("got receipt %v", got)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestAdmissionAttachments(t *testing.T) {
 		}
 		digest := "4c4b6a3be1314ab86138bef4314dde022e600960d8689a2c8f8631802d20dab6"
 		if got := string(h.rt.blobs[digest]); got != png {
-			t.Errorf("blob %q", got)
+			t.Errorf("got blob %q", got)
 		}
 		want := []conversation.Attachment{
 			{SHA256: digest, MimeType: "image/png", Size: 8, Filename: "a.png"},
@@ -374,12 +374,12 @@ func TestUnknownAdmissionRetry(t *testing.T) {
 	e := wantError(t, h.post("/c1", hello), 503, conversation.CodeAdmissionUnknown)
 	key, _ := e.Meta["idempotencyKey"].(string)
 	if key == "" {
-		t.Fatalf("meta %v", e.Meta)
+		t.Fatalf("got meta %v", e.Meta)
 	}
 	res := h.post("/c1", `{"kind":"user","body":"hello","idempotencyKey":"`+key+`"}`)
 	wantStatus(t, res, http.StatusAccepted)
 	if r := decode[receipt](t, res); r.Deduplicated == nil || !*r.Deduplicated {
-		t.Errorf("receipt %+v", r)
+		t.Errorf("got receipt %+v", r)
 	}
 	if n := len(rt.convs[c1].batches); n != 1 {
 		t.Errorf("got %d batches, want 1", n)

@@ -274,10 +274,10 @@ func TestBetaAdmission(t *testing.T) {
 	want := conversation.Delivery{Kind: conversation.KindUser, Body: "look"}
 	last := h.rt.admissions[2].Delivery
 	if len(last.Attachments) != 1 || last.Attachments[0].MimeType != "image/png" || last.Attachments[0].Filename != "a.png" || last.Attachments[0].Size != 8 {
-		t.Errorf("attachments %+v", last.Attachments)
+		t.Errorf("got attachments %+v", last.Attachments)
 	}
 	if last.Attachments = nil; !cmp.Equal(want, last) {
-		t.Errorf("delivery %+v", last)
+		t.Errorf("got delivery %+v", last)
 	}
 	// The current protocol has the same conversation.
 	if got := readAll(t, h.do("GET", "/c1")); !strings.Contains(got, `"text":"look"`) {
@@ -303,13 +303,13 @@ func TestBetaWaitForResult(t *testing.T) {
 		got := decode[map[string]any](t, res)
 		result, _ := got["result"].(map[string]any)
 		if got["offset"] != "-1" || got["streamUrl"] == "" || got["submissionId"] == "" || result["text"] != "hi <b>" || result["usage"] == nil || result["model"] == nil {
-			t.Errorf("answer %v", got)
+			t.Errorf("got answer %v", got)
 		}
 		// An aborted submission returns an error of its type.
 		res = h.answering(betaC1+"?wait=result", `{"message":"again"}`, func() { wantStatus(t, h.beta("POST", betaC1+"/abort", ""), http.StatusOK) })
 		wantStatus(t, res, http.StatusInternalServerError)
 		if e := decode[struct{ Error apiError }](t, res).Error; e.Type != string(conversation.CodeAborted) {
-			t.Errorf("error %+v", e)
+			t.Errorf("got error %+v", e)
 		}
 		// The end of an earlier submission does not count.
 		wantStatus(t, h.beta("POST", betaC1, `{"message":"before"}`), http.StatusAccepted)
@@ -323,7 +323,7 @@ func TestBetaWaitForResult(t *testing.T) {
 		res = h.answering(betaC1+"?wait=result", `{"message":"last"}`, h.h.Drain)
 		wantStatus(t, res, http.StatusServiceUnavailable)
 		if e := decode[struct{ Error apiError }](t, res).Error; e.Type != string(conversation.CodeAdmissionUnknown) || e.Meta["submissionId"] == nil || e.Meta["offset"] == nil {
-			t.Errorf("error %+v", e)
+			t.Errorf("got error %+v", e)
 		}
 	})
 }
@@ -443,7 +443,7 @@ func TestBetaClosed(t *testing.T) {
 	body := readAll(t, h.beta("GET", betaC1+"?offset=-1&live=sse", ""))
 	data, control, ok := strings.Cut(body, "event: control\n")
 	if !ok || !strings.HasPrefix(data, "event: data\ndata:[{") {
-		t.Fatalf("frames %.200s", body)
+		t.Fatalf("got frames %.200s", body)
 	}
 	if want := `data:{"streamNextOffset":"` + beta.Offset(end) + `","streamClosed":true}` + "\n\n"; control != want {
 		t.Errorf("got last frame %q, want %q", control, want)
@@ -469,7 +469,7 @@ func TestBetaClosedInPages(t *testing.T) {
 	}
 	frames := readAll(t, h.beta("GET", betaC1+"?offset=-1&live=sse", ""))
 	if strings.Count(frames, "event: data\n") != 2 || strings.Count(frames, `"streamClosed":true`) != 1 || strings.Count(frames, `"upToDate"`) != 0 {
-		t.Errorf("frames %s", pages.ReplaceAllString(frames, "[…]"))
+		t.Errorf("got frames %s", pages.ReplaceAllString(frames, "[…]"))
 	}
 }
 
@@ -537,7 +537,7 @@ func TestBetaEventStream(t *testing.T) {
 			}
 		}
 		if w.header.Get("Content-Type") != "text/event-stream" || w.header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("headers %v", w.header)
+			t.Errorf("got headers %v", w.header)
 		}
 		time.Sleep(31 * time.Second)
 		idle := w.take()
@@ -586,7 +586,7 @@ func TestBetaMounts(t *testing.T) {
 			rt := newRuntime()
 			_, err := parleyhttp.New(rt, rt, mount(tt.mount), &parleyhttp.Options{Beta: &parleyhttp.Beta{Path: tt.beta, Agents: tt.agents}})
 			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {
-				t.Errorf("error %v, want %q", err, tt.want)
+				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
 	}

@@ -76,7 +76,7 @@ func TestSpoolSizes(t *testing.T) {
 			wantStatus(t, h.post("/c1", body), 202)
 			a := h.rt.admissions[0]
 			if a.Delivery.Body != "look" || string(a.InitialData) != `{"a":[1,"\u00e9"]}` || len(h.rt.blobs) != 1 {
-				t.Errorf("admission %+v", a)
+				t.Errorf("got admission %+v", a)
 			}
 			if got := h.leftovers(); got != nil {
 				t.Errorf("got leftovers %v", got)

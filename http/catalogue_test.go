@@ -119,13 +119,13 @@ func checkEnvelope(t *testing.T, body string, p provocation) {
 		t.Errorf("members of %s (-want +got):\n%s", body, d)
 	}
 	if e["type"] != string(p.code) || e["message"] == "" || e["details"] == "" || strings.Contains(body, "secret") {
-		t.Errorf("envelope %s", body)
+		t.Errorf("got envelope %s", body)
 	}
 	if d := cmp.Diff(p.meta, anyMap(e["meta"])); d != "" {
 		t.Errorf("meta (-want +got):\n%s", d)
 	}
 	if uid, ok := p.meta["uid"].(string); ok && !strings.Contains(e["details"].(string), uid) {
-		t.Errorf("details %q do not name %s", e["details"], uid)
+		t.Errorf("got details %q, want %s in them", e["details"], uid)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestBodyThatStalls(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); res.StatusCode != tt.status || took > tt.answered+time.Second {
-					t.Errorf("status %d after %v, want %d after at most %v", res.StatusCode, took, tt.status, tt.answered+time.Second)
+					t.Errorf("got status %d after %v, want %d after at most %v", res.StatusCode, took, tt.status, tt.answered+time.Second)
 				}
 				if name == "sse" {
 					e.h.Drain() // it continues while the client reads
@@ -176,7 +176,7 @@ func TestBodyThatTrickles(t *testing.T) {
 					t.Fatal(err)
 				}
 				if res.StatusCode != tt.status {
-					t.Errorf("status %d, want %d", res.StatusCode, tt.status)
+					t.Errorf("got status %d, want %d", res.StatusCode, tt.status)
 				}
 				_ = conn.Close()
 				<-sent
@@ -197,7 +197,7 @@ func TestSlowDiskIsNotTheClient(t *testing.T) {
 		defer conn.Close()
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || res.StatusCode != http.StatusAccepted {
-			t.Errorf("%v, %v", res, err)
+			t.Errorf("got %v, %v", res, err)
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestNoRoomForABody(t *testing.T) {
 					t.Error("no Retry-After")
 				}
 				if e := wantError(t, res, 503, conversation.CodeUnavailable); !strings.Contains(e.Details, tt.details) {
-					t.Errorf("details %q, want %q in them", e.Details, tt.details)
+					t.Errorf("got details %q, want %q in them", e.Details, tt.details)
 				}
 				if got := h.rt.wrote(); got != nil || h.leftovers() != nil {
 					t.Errorf("got writes %v, leftovers %v", got, h.leftovers())

@@ -70,7 +70,7 @@ func TestAttachmentHeaders(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", mime, d)
 		}
 		if got := readAll(t, res); got != png {
-			t.Errorf("body %q", got)
+			t.Errorf("got body %q", got)
 		}
 		h.closed()
 	}
@@ -123,7 +123,7 @@ func TestAttachmentMethods(t *testing.T) {
 			res := h.do(method, path)
 			wantStatus(t, res, http.StatusMethodNotAllowed)
 			if got := res.Header.Values("Allow"); len(got) != 1 || got[0] != "GET" {
-				t.Errorf("%s: Allow %q", method, got)
+				t.Errorf("%s: got Allow %q", method, got)
 			}
 			if method != "HEAD" {
 				wantError(t, res, 405, conversation.CodeMethodNotAllowed)
@@ -176,10 +176,10 @@ func TestAttachmentFlawBeforeTheFirstByte(t *testing.T) {
 					}
 				}
 				if res.Header.Get("Cache-Control") != "no-store" {
-					t.Errorf("Cache-Control is %q", res.Header.Get("Cache-Control"))
+					t.Errorf("got Cache-Control %q", res.Header.Get("Cache-Control"))
 				}
 				if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "ref="+e.Ref) || !strings.Contains(got, "att_1") {
-					t.Errorf("log %q", got)
+					t.Errorf("got log %q", got)
 				}
 				h.closed()
 			})
@@ -207,7 +207,7 @@ func TestAttachmentFlawInMidStream(t *testing.T) {
 				}
 				got, err := io.ReadAll(res.Body)
 				if !errors.Is(err, io.ErrUnexpectedEOF) || len(got) >= size || !bytes.HasPrefix(want, got) || res.StatusCode != http.StatusOK {
-					t.Errorf("status %d, %d of %d bytes, %v", res.StatusCode, len(got), size, err)
+					t.Errorf("got status %d, %d of %d bytes, %v", res.StatusCode, len(got), size, err)
 				}
 				if err := res.Body.Close(); err != nil {
 					t.Error(err)
@@ -215,7 +215,7 @@ func TestAttachmentFlawInMidStream(t *testing.T) {
 				srv.Close()
 				if got := log.String(); !strings.HasPrefix(got, "level=ERROR msg=\"response aborted\"") ||
 					!strings.Contains(got, "ref=err_1") || !strings.Contains(got, "path=/agents/assistant/c1/attachments/att_1") || strings.Count(got, "\n") != 1 {
-					t.Errorf("log %q", got)
+					t.Errorf("got log %q", got)
 				}
 				h.closed()
 			})
@@ -328,7 +328,7 @@ func TestAttachmentDropsAReaderThatStops(t *testing.T) {
 		const want = "level=INFO msg=\"download by slow reader aborted\" method=GET path=/agents/assistant/c1/attachments/att_1 " +
 			"err=\"send attachment att_1: write response: write pipe: i/o timeout\"\n"
 		if log.String() != want {
-			t.Errorf("log %q, want %q", &log, want)
+			t.Errorf("got log %q, want %q", &log, want)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestAttachmentClientLeaves(t *testing.T) {
 			}
 		})
 		if want := "level=DEBUG msg=\"client left\" method=GET path=/agents/assistant/c1/attachments/att_1\n"; log.String() != want {
-			t.Errorf("log %q, want %q", &log, want)
+			t.Errorf("got log %q, want %q", &log, want)
 		}
 		h.closed()
 	})
@@ -371,7 +371,7 @@ func TestAttachmentLeavesTheConnectionUsable(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := readAll(t, res); res.StatusCode != http.StatusOK || path != "" && len(got) != 100<<10 {
-				t.Errorf("%s: status %d, %d bytes", path, res.StatusCode, len(got))
+				t.Errorf("%s: got status %d, %d bytes", path, res.StatusCode, len(got))
 			}
 			if err := res.Body.Close(); err != nil {
 				t.Error(err)
@@ -468,7 +468,7 @@ func TestAttachmentClientLeavesDuringARead(t *testing.T) {
 		h.serve(r)
 	}()
 	if want := "level=DEBUG msg=\"client left\" method=GET path=/agents/assistant/c1/attachments/att_1\n"; log.String() != want {
-		t.Errorf("log %q, want %q", &log, want)
+		t.Errorf("got log %q, want %q", &log, want)
 	}
 	h.closed()
 }

@@ -35,7 +35,7 @@ func TestMessageIsTheReason(t *testing.T) {
 	} {
 		e := wantError(t, tt.res, tt.res.StatusCode, tt.code)
 		if e.Message != tt.want || !strings.HasPrefix(e.Details, tt.want) {
-			t.Errorf("%s: message %q, details %q; want %q in both", tt.code, e.Message, e.Details, tt.want)
+			t.Errorf("%s: got message %q, details %q; want %q in both", tt.code, e.Message, e.Details, tt.want)
 		}
 	}
 }
@@ -60,13 +60,13 @@ func TestErrorTable(t *testing.T) {
 				h.do("POST", "/c1/abort"), h.do("GET", "/c1/attachments/att_1")} {
 				e := wantError(t, res, status, code)
 				if logged := status == 500; (e.Ref != "") != logged || res.Header.Get("Parley-Error-Ref") != e.Ref {
-					t.Errorf("ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
+					t.Errorf("got ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
 				}
 				if code != conversation.CodeInternal && e.Meta["a"] != "<b>" {
-					t.Errorf("meta %v", e.Meta)
+					t.Errorf("got meta %v", e.Meta)
 				}
 				if e.Dev != "" {
-					t.Errorf("dev %q outside of development", e.Dev)
+					t.Errorf("got dev %q outside of development, want none", e.Dev)
 				}
 			}
 		})
@@ -115,13 +115,13 @@ func TestUnknownErrors(t *testing.T) {
 				t.Errorf("%+v leaks the cause", e)
 			}
 			if e.Ref != "err_1" || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "ref=err_1") {
-				t.Errorf("ref %q, log %s", e.Ref, &log)
+				t.Errorf("got ref %q, log %s", e.Ref, &log)
 			}
 			if name != "cancel" && !strings.Contains(log.String(), "secret") {
-				t.Errorf("log %s has no cause", &log)
+				t.Errorf("got log %s without the cause", &log)
 			}
 			if name == "panic" && !strings.Contains(log.String(), "stack=") {
-				t.Errorf("log %s has no stack", &log)
+				t.Errorf("got log %s without the stack", &log)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestUnknownErrors(t *testing.T) {
 		h := newHarness(t, func(o *parleyhttp.Options) { o.Dev = true })
 		h.rt.fail = func(string) error { return errors.New("secret") }
 		if e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal); e.Dev != "secret" {
-			t.Errorf("dev %q", e.Dev)
+			t.Errorf("got dev %q", e.Dev)
 		}
 	})
 	t.Run("default_ref", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestUnknownErrors(t *testing.T) {
 		h.rt.fail = func(string) error { return errors.New("secret") }
 		e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)
 		if id, ok := strings.CutPrefix(e.Ref, "err_"); !ok || len(id) != 26 {
-			t.Errorf("ref %q", e.Ref)
+			t.Errorf("got ref %q", e.Ref)
 		}
 	})
 	t.Run("meta_that_cannot_be_encoded", func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestClientThatLeft(t *testing.T) {
 				h.h.ServeHTTP(silent{t}, r)
 			}()
 			if want := "level=DEBUG msg=\"client left\" method=" + r.Method + " path=" + r.URL.Path + "\n"; log.String() != want {
-				t.Errorf("log %q, want %q", &log, want)
+				t.Errorf("got log %q, want %q", &log, want)
 			}
 			if got := h.leftovers(); got != nil {
 				t.Errorf("got leftovers %v", got)
@@ -227,10 +227,10 @@ func TestHeldClientThatLeft(t *testing.T) {
 		res := <-answered
 		want := http.Header{"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"cross-origin"}}
 		if d := cmp.Diff(want, res.Header); res.StatusCode != 499 || d != "" || readAll(t, res) != "" {
-			t.Errorf("status %d, header %s", res.StatusCode, d)
+			t.Errorf("got status %d, header %s", res.StatusCode, d)
 		}
 		if want := "level=DEBUG msg=\"client left\" method=GET path=/agents/assistant/c1 status=499\n"; log.String() != want {
-			t.Errorf("log %q, want %q", &log, want)
+			t.Errorf("got log %q, want %q", &log, want)
 		}
 	})
 }
@@ -243,10 +243,10 @@ func TestOffsetBeyondTheHeadIsAWarning(t *testing.T) {
 	res := h.do("GET", "/c1?view=updates&offset="+offset(7))
 	e := wantError(t, res, 500, conversation.CodeStreamStoreFailure)
 	if e.Ref != "err_1" || res.Header.Get("Parley-Error-Ref") != "err_1" {
-		t.Errorf("ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
+		t.Errorf("got ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
 	}
 	if got := log.String(); !strings.HasPrefix(got, "level=WARN msg=\"request failed\"") || !strings.Contains(got, "ref=err_1") || strings.Count(got, "\n") != 1 {
-		t.Errorf("log %q", got)
+		t.Errorf("got log %q", got)
 	}
 }
 
@@ -266,6 +266,6 @@ func TestRefsAreLoggedSomewhere(t *testing.T) {
 	h.rt.fail = func(string) error { return errors.New("broken") }
 	e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "ref="+e.Ref) || !strings.Contains(got, "broken") {
-		t.Errorf("ref %s, logged %s", e.Ref, got)
+		t.Errorf("got ref %s, log %s", e.Ref, got)
 	}
 }

@@ -144,7 +144,7 @@ func TestGateKeepsTheOrder(t *testing.T) {
 			got = append(got, a.id)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("order %v, want %v", got, want)
+			t.Errorf("got order %v, want %v", got, want)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestGateTimeout(t *testing.T) {
 		}
 		wantError(t, a.res, 503, conversation.CodeUnavailable)
 		if after := a.res.Header.Get("Retry-After"); after != "5" {
-			t.Errorf("Retry-After is %q", after)
+			t.Errorf("got Retry-After %q", after)
 		}
 		if got, n := q.rt.wrote(), q.behind(); got != nil || n != 1 {
 			t.Errorf("got writes %v, %d bodies past the gate", got, n)

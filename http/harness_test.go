@@ -101,7 +101,7 @@ func (h *harness) leftovers() []string {
 func wantStatus(t testing.TB, res *http.Response, want int) {
 	t.Helper()
 	if res.StatusCode != want {
-		t.Fatalf("status %d, want %d: %s", res.StatusCode, want, readAll(t, res))
+		t.Fatalf("got status %d, want %d: %s", res.StatusCode, want, readAll(t, res))
 	}
 }
 
@@ -157,7 +157,7 @@ func wantError(t testing.TB, res *http.Response, status int, code conversation.C
 	}
 	e := decode[struct{ Error apiError }](t, res).Error
 	if e.Type != string(code) || e.Message == "" || e.Details == "" {
-		t.Errorf("error %+v, want type %s with message and details", e, code)
+		t.Errorf("got error %+v, want type %s with message and details", e, code)
 	}
 	return e
 }

@@ -153,7 +153,7 @@ func TestUpToDateIsTrueOrAbsent(t *testing.T) {
 			wantStatus(t, res, http.StatusOK)
 			upToDate = strings.Join(res.Header.Values("Stream-Up-To-Date"), "|")
 			if upToDate != "" && upToDate != "true" {
-				t.Fatalf("Stream-Up-To-Date is %q", upToDate)
+				t.Fatalf("got Stream-Up-To-Date %q", upToDate)
 			}
 			next = res.Header.Get("Stream-Next-Offset")
 			pages = append(pages, next)

@@ -35,7 +35,7 @@ func TestIDsOnEveryRoute(t *testing.T) {
 		wantStatus(t, res, http.StatusAccepted)
 		url := "http://example.com/agents/assistant/" + segment
 		if got := decode[receipt](t, res).StreamURL; got != url || res.Header.Get("Location") != url {
-			t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
+			t.Errorf("got streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
 		}
 		if got := h.rt.admissions[0].Address; got != (conversation.Address{Agent: "assistant", ID: id}) {
 			t.Errorf("segment %q: got id %+v, want %q", segment, got, id)
@@ -119,7 +119,7 @@ func TestIDsWithUnescapedCharacters(t *testing.T) {
 		res := h.post("/"+segment+"?|=%2F", withAttachments("", pngJSON))
 		wantStatus(t, res, http.StatusAccepted)
 		if got := decode[receipt](t, res).StreamURL; got != url || res.Header.Get("Location") != url {
-			t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
+			t.Errorf("got streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
 		}
 		if got := h.rt.admissions[0].Address.ID; got != want.id {
 			t.Errorf("segment %q: got id %q, want %q", segment, got, want.id)

@@ -19,7 +19,7 @@ func TestNoRoute(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/agents/ecco/x", nil))
 		if named := strings.Contains(w.Body.String(), "Agents are at /agents/echo/<id>, /desk/<id>."); w.Code != http.StatusNotFound || named != dev {
-			t.Errorf("dev %v: %d, %s", dev, w.Code, w.Body)
+			t.Errorf("dev %v: got status %d, body %s", dev, w.Code, w.Body)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestReadersShareAPage(t *testing.T) {
 					conn := e.send("GET", path, "\r\n")
 					defer conn.Close()
 					if got := status(t, conn); got != http.StatusOK {
-						t.Fatalf("status %d", got)
+						t.Fatalf("got status %d", got)
 					}
 				}
 				synctest.Wait()
@@ -120,7 +120,7 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 				slow := e.send("GET", "/c1"+path, "\r\n")
 				defer slow.Close()
 				if got := status(t, slow); got != http.StatusOK {
-					t.Fatalf("status %d", got)
+					t.Fatalf("got status %d", got)
 				}
 				time.Sleep(2 * time.Second) // the client may still continue
 				other := e.send("GET", "/c2"+path, "\r\n")

@@ -54,7 +54,7 @@ func TestSnapshot(t *testing.T) {
 			wantHeaders(t, res, jsonHeaders(offset(4), true))
 			got := decode[conversation.Snapshot](t, res)
 			if got.V != 1 || got.Offset != 4 || len(got.Messages) != 2 || len(got.Settlements) != 1 {
-				t.Errorf("snapshot %+v", got)
+				t.Errorf("got snapshot %+v", got)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestUpdates(t *testing.T) {
 		wantHeaders(t, res, jsonHeaders(offset(0), true))
 		got := decode[[]conversation.Chunk](t, res)
 		if len(got) != 1 || got[0].Type != conversation.ChunkReset || len(got[0].Snapshot.Messages) != 1 {
-			t.Errorf("chunks %+v", got)
+			t.Errorf("got chunks %+v", got)
 		}
 	})
 	t.Run("nothing_new_is_an_empty_array", func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestHead(t *testing.T) {
 			wantStatus(t, res, http.StatusOK)
 			wantHeaders(t, res, jsonHeaders(offset(3), true))
 			if got := readAll(t, res); got != "" {
-				t.Errorf("body %q", got)
+				t.Errorf("got body %q", got)
 			}
 		}
 	})
@@ -210,7 +210,7 @@ func TestHead(t *testing.T) {
 		want := jsonHeaders("", false)
 		wantHeaders(t, res, want)
 		if got := readAll(t, res); got != "" {
-			t.Errorf("body %q", got)
+			t.Errorf("got body %q", got)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestSnapshotResumes(t *testing.T) {
 	h.turn(c1)
 	got := decode[[]conversation.Chunk](t, h.do("GET", "/c1?view=updates&offset="+snap.Offset))
 	if len(got) != 4 || got[0].Type != conversation.ChunkStarted || got[3].Type != conversation.ChunkSettled {
-		t.Errorf("chunks %+v", got)
+		t.Errorf("got chunks %+v", got)
 	}
 }
 

@@ -207,7 +207,7 @@ func TestAdmissionWait(t *testing.T) {
 			r.URL.RawQuery = query
 			e := wantError(t, newHarness(t, nil).serve(r), 400, conversation.CodeInvalidRequest)
 			if !strings.Contains(e.Details, "wait") {
-				t.Errorf("details %q", e.Details)
+				t.Errorf("got details %q", e.Details)
 			}
 		})
 	}
@@ -261,7 +261,7 @@ func TestAdmissionLimits(t *testing.T) {
 		h := newHarness(t, small)
 		e := wantError(t, h.serve(newPost("/c1", io.MultiReader(strings.NewReader(spaces(2001))))), 400, conversation.CodeInvalidRequest)
 		if !strings.Contains(e.Details, "2000") {
-			t.Errorf("details %q", e.Details)
+			t.Errorf("got details %q", e.Details)
 		}
 	})
 }
@@ -272,7 +272,7 @@ func TestAdmissionBodyBreaksOff(t *testing.T) {
 		body := io.MultiReader(strings.NewReader(hello), iotest.ErrReader(errors.New("secret")))
 		e := wantError(t, h.serve(newPost("/c1", body)), 400, conversation.CodeInvalidRequest)
 		if strings.Contains(e.Details, "secret") {
-			t.Errorf("details %q", e.Details)
+			t.Errorf("got details %q", e.Details)
 		}
 		if got := h.leftovers(); got != nil || h.rt.calls != nil {
 			t.Errorf("got leftovers %v, runtime calls %v", got, h.rt.calls)

@@ -202,7 +202,7 @@ func TestLiveDefaults(t *testing.T) {
 		h.create()
 		f := h.watch(t, 31*time.Second)
 		if len(f.beats) != 2 || f.beats[0] != 15*time.Second || len(f.marks) != 2 {
-			t.Errorf("heartbeats %v, control frames %v", f.beats, f.marks)
+			t.Errorf("got heartbeats %v, control frames %v", f.beats, f.marks)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func TestNewChecksAgents(t *testing.T) {
 	}
 	for _, want := range []string{`"/b/c"`, `"stranger"`, "register it"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q lacks %s", err, want)
+			t.Errorf("got error %q, want %s in it", err, want)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestRoutes(t *testing.T) {
 					wantError(t, res, 405, conversation.CodeMethodNotAllowed)
 				}
 				if got := res.Header.Get("Allow"); got != allow {
-					t.Errorf("Allow is %q, want %q", got, allow)
+					t.Errorf("got Allow %q, want %q", got, allow)
 				}
 				if tt.want[i] == notFound && method != "HEAD" {
 					wantError(t, res, 404, conversation.CodeRouteNotFound)
@@ -231,7 +231,7 @@ func TestStreamURL(t *testing.T) {
 			res := newHarness(t, tt.change).serve(r)
 			wantStatus(t, res, http.StatusAccepted)
 			if got := decode[receipt](t, res).StreamURL; got != tt.want || res.Header.Get("Location") != tt.want {
-				t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), tt.want)
+				t.Errorf("got streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), tt.want)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestStreamURL(t *testing.T) {
 			r := newPost("/c1", strings.NewReader(hello)).WithContext(ctx)
 			r.Host = ""
 			if got := newHarness(t, nil).serve(r).Header.Get("Location"); got != want {
-				t.Errorf("Location %q, want %q", got, want)
+				t.Errorf("got Location %q, want %q", got, want)
 			}
 		}
 	})
@@ -255,7 +255,7 @@ func TestStreamURL(t *testing.T) {
 		rec := httptest.NewRecorder()
 		http.StripPrefix("/api", h.h).ServeHTTP(rec, r)
 		if got := rec.Header().Get("Location"); got != "http://example.com/api/agents/assistant/c%2F1" {
-			t.Errorf("Location %q", got)
+			t.Errorf("got Location %q", got)
 		}
 	})
 }
@@ -310,7 +310,7 @@ func TestTrace(t *testing.T) {
 		r.Header["Traceparent"] = []string{parent, parent}
 		wantStatus(t, h.serve(r), http.StatusAccepted)
 		if got := h.rt.admissions[0].Trace; got != (conversation.Trace{}) {
-			t.Errorf("trace %v", got)
+			t.Errorf("got trace %v", got)
 		}
 	})
 }

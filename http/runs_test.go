@@ -49,7 +49,7 @@ func TestRunBegins(t *testing.T) {
 				at := res.Header.Get("Location")
 				got := decode[begun](t, res)
 				if want := "http://example.com" + line + "/runs/" + string(got.RunID); got.StreamURL != want || at != want || got.Offset != "-1" || !form.MatchString(string(got.RunID)) {
-					t.Errorf("begun %+v, at %s", got, at)
+					t.Errorf("got run %+v, Location %s", got, at)
 				}
 				wantStatus(t, h.beta("GET", strings.TrimPrefix(got.StreamURL, "http://example.com"), ""), http.StatusOK)
 				return got
@@ -212,7 +212,7 @@ func TestRunRefusedByTheRuntime(t *testing.T) {
 				res := h.beta("POST", "/workflows/report"+query, `{"day":"x"}`)
 				got := wantError(t, res, c.status, conversation.CodeOf(c.err))
 				if c.status == 400 && !strings.Contains(got.Details, "/day") {
-					t.Errorf("details %q", got.Details)
+					t.Errorf("got details %q", got.Details)
 				}
 				wantHeader(t, res, map[string]string{"Location": "", "Stream-Next-Offset": ""})
 			}
@@ -245,7 +245,7 @@ func TestRunWaitForResult(t *testing.T) {
 			id := string(conversation.RunFor("report", "a"))
 			want := `{"result":{"lines":3},"runId":"` + id + `","streamUrl":"http://example.com` + line + "/runs/" + id + `","offset":"-1"}`
 			if got := readAll(t, res); got != want {
-				t.Errorf("answer %s, want %s", got, want)
+				t.Errorf("got answer %s, want %s", got, want)
 			}
 			// A repeated request gets the same result at once.
 			if got := readAll(t, h.beta("POST", line+"/workflows/report?wait=result", `{"day":1}`, parleyhttp.HeaderKey, "a")); got != want {
@@ -256,7 +256,7 @@ func TestRunWaitForResult(t *testing.T) {
 			}
 			got := wantError(t, ends("c", "", "out of paper"), http.StatusInternalServerError, conversation.CodeRunFailed)
 			if got.Details != "out of paper" {
-				t.Errorf("error %+v", got)
+				t.Errorf("got error %+v", got)
 			}
 			res = h.whileWaiting(line+"/workflows/report?wait=result", "d", func(id conversation.RunID) {
 				h.called(id)
@@ -267,7 +267,7 @@ func TestRunWaitForResult(t *testing.T) {
 			res = h.whileWaiting(line+"/workflows/report?wait=result", "e", func(conversation.RunID) { h.h.Drain() })
 			got = wantError(t, res, http.StatusServiceUnavailable, conversation.CodeAdmissionUnknown)
 			if got.Meta["runId"] != string(conversation.RunFor("report", "e")) || got.Meta["offset"] != "-1" || got.Meta["streamUrl"] == nil {
-				t.Errorf("error %+v", got)
+				t.Errorf("got error %+v", got)
 			}
 		})
 	}
@@ -312,7 +312,7 @@ func TestRunStream(t *testing.T) {
 		wantHeader(t, res, map[string]string{"Stream-Closed": "true"})
 		frames := readAll(t, h.beta("GET", at+"?offset=-1&live=sse", ""))
 		if want := "event: control\ndata:{\"streamNextOffset\":\"" + beta.Offset(3) + "\",\"streamClosed\":true}\n\n"; !strings.HasSuffix(frames, want) || !strings.HasPrefix(frames, "event: data\ndata:[{\"type\":\"run_start\"") {
-			t.Errorf("frames %s", frames)
+			t.Errorf("got frames %s", frames)
 		}
 	}
 	h.rt.fail = func(method string) error {
@@ -344,12 +344,12 @@ func TestRunStreamLive(t *testing.T) {
 		wantStatus(t, res, http.StatusOK)
 		wantHeader(t, res, map[string]string{"Stream-Closed": "", "Stream-Next-Offset": beta.Offset(1), "ETag": beta.ETag("runs/"+string(id), 0, 1, false)})
 		if got := kinds(t, readAll(t, res)); !cmp.Equal(got, []string{"log"}) {
-			t.Errorf("events %v", got)
+			t.Errorf("got events %v", got)
 		}
 		wantStatus(t, poll("?offset=now&live=long-poll", func() {}), http.StatusNoContent)
 		frames := readAll(t, poll("?offset=now&live=sse", func() { h.ends(id, `1`, "") }))
 		if !strings.Contains(frames, `"type":"run_end"`) || !strings.HasSuffix(frames, "\"streamClosed\":true}\n\n") {
-			t.Errorf("frames %s", frames)
+			t.Errorf("got frames %s", frames)
 		}
 	})
 }
@@ -417,7 +417,7 @@ func TestRunSignal(t *testing.T) {
 	wantHeader(t, res, map[string]string{"Location": "http://example.com" + at, "Stream-Next-Offset": beta.Offset(1)})
 	got := decode[receipt](t, res)
 	if got.StreamURL != "http://example.com"+at || got.Offset != beta.Offset(1) || got.SubmissionID == "" || got.Deduplicated != nil {
-		t.Errorf("receipt %+v", got)
+		t.Errorf("got receipt %+v", got)
 	}
 	again := decode[receipt](t, h.beta("POST", at, body))
 	if again.SubmissionID != got.SubmissionID || again.Deduplicated == nil {
@@ -426,7 +426,7 @@ func TestRunSignal(t *testing.T) {
 	a := h.rt.admissions[1]
 	want := conversation.Delivery{Kind: conversation.KindSignal, Type: conversation.SignalWait, Attributes: map[string]string{"name": "approval"}, Body: "true"}
 	if a.Address != conversation.RunAddress(id) || a.Key != "k" || !cmp.Equal(want, a.Delivery) {
-		t.Errorf("admission %+v", a)
+		t.Errorf("got admission %+v", a)
 	}
 	for code, status := range map[conversation.Code]int{conversation.CodeAlreadyDecided: 409, conversation.CodeTooManySignals: 429, conversation.CodeInvalidRequest: 400} {
 		h.rt.fail = func(method string) error {
@@ -462,7 +462,7 @@ func TestRunMounts(t *testing.T) {
 			rt := newRuntime()
 			_, err := parleyhttp.New(rt, rt, []parleyhttp.Mount{{Path: tt.mount, Agent: "assistant"}}, &parleyhttp.Options{Runs: tt.runs, Beta: tt.beta})
 			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {
-				t.Errorf("error %v, want %q", err, tt.want)
+				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
 	}
@@ -474,7 +474,7 @@ func TestRunMounts(t *testing.T) {
 		}{rt, rt}
 		for _, o := range []*parleyhttp.Options{{Runs: &parleyhttp.Runs{Path: "/", Workflows: report}}, {Beta: &parleyhttp.Beta{Path: "/", Workflows: report}}} {
 			if _, err := parleyhttp.New(rt, events, nil, o); err == nil || !strings.Contains(err.Error(), "the reader has no runs") {
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v", err)
 			}
 		}
 	})
@@ -491,14 +491,14 @@ func TestRunMounts(t *testing.T) {
 			Channels: map[string]channels.Channel{"hooks": listed}, Runs: &parleyhttp.Runs{Path: "/channels", Workflows: report},
 		})
 		if err == nil || !strings.Contains(err.Error(), "channels are served there") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 	t.Run("a_workflow_that_is_not_registered", func(t *testing.T) {
 		rt := servingName{newRuntime(), "@other"}
 		_, err := parleyhttp.New(rt, rt, nil, &parleyhttp.Options{Runs: &parleyhttp.Runs{Path: "/", Workflows: report}})
 		if err == nil || !strings.Contains(err.Error(), `workflow "report" is not registered`) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 		_, err = parleyhttp.New(rt, rt, nil, &parleyhttp.Options{Runs: &parleyhttp.Runs{Path: "/", Workflows: []string{"other"}}})
 		if err != nil {

@@ -40,7 +40,7 @@ func TestUnavailable(t *testing.T) {
 				t.Fatalf("%s: %v: %q", method, err, w.Body)
 			}
 			if e := got.Error; e.Type != "runtime_unavailable" || e.Message == "" || e.Details == "" || e.Ref != "" || e.Dev != "" {
-				t.Errorf("%s: error %+v", method, e)
+				t.Errorf("%s: got error %+v", method, e)
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func TestCheckpoint(t *testing.T) {
 	for i, ref := range got.Pages {
 		content, err := c.logs.Page(t.Context(), c.conv, ref)
 		if err != nil || !bytes.Equal(content, c.pages[i]) {
-			t.Errorf("page %d: %q, %v", i, content, err)
+			t.Errorf("page %d: got %q, %v", i, content, err)
 		}
 	}
 	w := c.logs.Writer(c.conv, "w2", c.want.At, 2)

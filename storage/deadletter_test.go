@@ -65,7 +65,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("after one was deleted: %+v, %v", got, err)
 	}
 	if n, err := storage.ParseKey(storage.DeadLetterKey(want[0])); err != nil || n.Kind != storage.KindDeadLetter || n.Conv != conv || n.First != 7 {
-		t.Errorf("%+v, %v", n, err)
+		t.Errorf("got %+v, %v", n, err)
 	}
 }
 

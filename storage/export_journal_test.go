@@ -28,7 +28,7 @@ func TestExportJournalRoundTrip(t *testing.T) {
 		fmt.Sprintf(`{"conv":"%s","seq":-1}`, keyOf("x"))+"\n")
 	key := storage.ExportJournalKey("m", 3, 12)
 	if key != "export/m/3/0000000000000012" {
-		t.Errorf("key is %s", key)
+		t.Errorf("got key %s", key)
 	}
 	name, err := storage.ParseKey(key)
 	if diff := cmp.Diff(storage.ObjectName{Kind: storage.KindExport, Member: "m", Shard: 3, First: 12}, name); err != nil || diff != "" {
@@ -118,7 +118,7 @@ func TestExportShards(t *testing.T) {
 	for i := range 2000 {
 		n := storage.ExportShard(keyOf(fmt.Sprint(i)))
 		if n < 0 || n >= storage.ExportShards {
-			t.Fatalf("shard %d", n)
+			t.Fatalf("got shard %d", n)
 		}
 		seen[n]++
 	}

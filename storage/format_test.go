@@ -68,7 +68,7 @@ func TestEnsureFormat(t *testing.T) {
 			case tt.want == 8:
 				got, err := b.Get(t.Context(), "format.json")
 				if err != nil || !strings.HasPrefix(string(got), `{"schemaVersion":8,"minWriter":8`) {
-					t.Errorf("stamp is %q, %v", got, err)
+					t.Errorf("got stamp %q, %v", got, err)
 				}
 			case !errors.As(err, &format) || format.SupportedVersion != 8 || format.Reason == "" || format.StoredVersion != tt.want && tt.want != -8:
 				t.Errorf("got %v, want stored version %d", err, tt.want)

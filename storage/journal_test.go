@@ -117,7 +117,7 @@ func TestJournalRoundTrip(t *testing.T) {
 	busyKind.roundTrip(t, `{"v":8,"member":"node-1_01JD","shard":0,"shards":1,"n":9,"count":1}`+"\n"+
 		fmt.Sprintf(`{"conv":"%s","nonce":"n1","seq":-1}`, keyOf("x"))+"\n")
 	if got := storage.JournalKey("m", 12); got != "pending/m/0/0000000000000012" {
-		t.Errorf("key is %s", got)
+		t.Errorf("got key %s", got)
 	}
 }
 
@@ -153,7 +153,7 @@ func FuzzJournalKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key string) {
 		refs, err := storage.Journals(t.Context(), &oneKey{key: key})
 		if err != nil || len(refs) > 1 {
-			t.Fatalf("%+v, %v", refs, err)
+			t.Fatalf("got %+v, %v", refs, err)
 		}
 		if len(refs) == 0 {
 			return

@@ -63,11 +63,11 @@ func TestEpochRoundTrip(t *testing.T) {
 			`"startedAt":"1970-01-01T00:00:00.000Z"}]}`: {N: 3, Nonce: "a", Members: shared(1).Members[:1]},
 	} {
 		if data, err := storage.EncodeEpoch(e); err != nil || string(data) != want+"\n" {
-			t.Errorf("object is %s, %v; want %s", data, err, want)
+			t.Errorf("got object %s, %v; want %s", data, err, want)
 		}
 	}
 	if got := storage.EpochKey(12); got != "members/0000000000000012" {
-		t.Errorf("key is %s", got)
+		t.Errorf("got key %s", got)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestCreateEpochOnAStaleView(t *testing.T) {
 		t.Errorf("below the newest: %v, %v", won, err)
 	}
 	if e, _, err := storage.NewestEpoch(t.Context(), b, 0); err != nil || e.N != 5 {
-		t.Errorf("newest is %d, %v", e.N, err)
+		t.Errorf("got newest %d, %v", e.N, err)
 	}
 }
 
@@ -405,14 +405,14 @@ func TestHeartbeat(t *testing.T) {
 	far := storage.Heartbeat{Member: "node-1_x", Count: 2, At: 7, Active: 5, Busy: 2, Reach: &storage.Reach{Reached: 1, Missing: []string{"b"}}}
 	sent, err := storage.EncodeHeartbeat(far)
 	if want := `,"busy":2,"reach":{"reached":1,"missing":["b"]}}` + "\n"; err != nil || !strings.HasSuffix(string(sent), want) {
-		t.Errorf("object is %s, %v; want it to end with %s", sent, err, want)
+		t.Errorf("got object %s, %v; want it to end with %s", sent, err, want)
 	}
 	if got, err := storage.DecodeHeartbeat(sent); err != nil || !reflect.DeepEqual(got, far) {
 		t.Errorf("got %+v, %v; want %+v", got, err, far)
 	}
 	data, err := b.Get(t.Context(), "heartbeat/node-1_x")
 	if want := `{"v":8,"member":"node-1_x","count":2,"at":"1970-01-01T00:00:00.007Z","active":5,"busy":2}` + "\n"; err != nil || string(data) != want {
-		t.Errorf("object is %s, %v; want %s", data, err, want)
+		t.Errorf("got object %s, %v; want %s", data, err, want)
 	}
 	for name, content := range map[string]string{
 		"garbage": "x", "another's": strings.Replace(string(data), "node-1", "node-2", 1), "no count": strings.Replace(string(data), `"count":2,`, "", 1),

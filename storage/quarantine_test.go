@@ -115,7 +115,7 @@ func TestQuarantineObject(t *testing.T) {
 		t.Errorf("%d bytes of why, %v", len(a.Why), err)
 	}
 	if n, err := storage.ParseKey(storage.QuarantineKey(conv)); err != nil || n.Kind != storage.KindQuarantine || n.Conv != conv {
-		t.Errorf("%+v, %v", n, err)
+		t.Errorf("got %+v, %v", n, err)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestTimerRoundTrip(t *testing.T) {
 	data, err := storage.EncodeTimer(timerOf("x", 7, noon))
 	want := fmt.Sprintf(`{"v":8,"conv":"%s","seq":7,"until":"2026-01-02T12:00:00.000Z"}`+"\n", keyOf("x"))
 	if string(data) != want || err != nil {
-		t.Errorf("object is %s, %v; want %s", data, err, want)
+		t.Errorf("got object %s, %v; want %s", data, err, want)
 	}
 }
 

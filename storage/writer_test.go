@@ -57,7 +57,7 @@ func (f appendFaults) resolve(t *testing.T, b storage.Bucket, opts *storage.LogO
 	}
 	got := readAll(t, clean, keyOf("x"))
 	if len(got) != 2 || got[0].Position() != first || got[1].Position() != second || string(got[1].Lines) != "{\"i\":1}\n" {
-		t.Errorf("log is %+v", got)
+		t.Errorf("got log %+v", got)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestContinue(t *testing.T) {
 		}
 		got := readAll(t, logs, keyOf("x"))
 		if len(got) != 2 || got[1].First || got[1].Epoch != 1 || got[1].Position() != second {
-			t.Errorf("log is %+v", got)
+			t.Errorf("got log %+v", got)
 		}
 		mustAppend(t, logs.Writer(keyOf("x"), "n2", second, 2), "")
 		_, err := logs.Continue(keyOf("x"), "n1", second, 1).Append(t.Context(), nil, 0)

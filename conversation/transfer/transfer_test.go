@@ -189,7 +189,7 @@ func TestSnapshots(t *testing.T) {
 				_, err = c.Records(life)
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q", err, tt.want)
+				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
 	}

@@ -90,7 +90,7 @@ func TestParseReadRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(t, tt.query)
 			if conversation.CodeOf(err) != conversation.CodeInvalidRequest || !strings.Contains(err.Error(), tt.details) {
-				t.Errorf("error %v, want %q", err, tt.details)
+				t.Errorf("got error %v, want %q", err, tt.details)
 			}
 		})
 	}

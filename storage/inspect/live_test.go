@@ -221,7 +221,7 @@ func TestVerifyByShortPages(t *testing.T) {
 	var found []string
 	sum, err := inspect.Verify(t.Context(), narrow{w.bucket, ""}, inspect.Scope{}, nil, func(f inspect.Finding) { found = append(found, w.line(f)) })
 	if err != nil || sum.Conversations != 5 || sum.Batches != 40 || !slices.Equal(found, []string{"note foreign-key zz"}) {
-		t.Errorf("%+v, %v, %v", sum, found, err)
+		t.Errorf("got %+v, %v, %v", sum, found, err)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 		}
 		for _, part := range []string{testDir, "no space left", "free space", "restart the process"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("message %q lacks %q", err, part)
+				t.Errorf("got message %q, want %q in it", err, part)
 			}
 		}
 		time.Sleep(time.Minute)

@@ -311,7 +311,7 @@ func TestFatalCommit(t *testing.T) {
 	}
 	for _, part := range []string{testDir, "no space left", "free space", "restart the process"} {
 		if !strings.Contains(fatal.Error(), part) {
-			t.Errorf("message %q lacks %q", fatal, part)
+			t.Errorf("got message %q, want %q in it", fatal, part)
 		}
 	}
 	for _, key := range []string{"before", "1"} {

@@ -393,7 +393,7 @@ func TestCorruptTable(t *testing.T) {
 	for _, err := range []error{getErr, listErr} {
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the whole folder from a backup") {
-			t.Errorf("%v", err)
+			t.Errorf("got %v", err)
 		}
 	}
 }

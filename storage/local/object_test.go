@@ -161,7 +161,7 @@ func TestRefused(t *testing.T) {
 		}
 		for _, q := range []storage.ListQuery{{Limit: -1}, {Limit: 1001}, {Delimiter: "-"}, {Prefix: "\xff"}} {
 			if _, err := s.List(t.Context(), q); !errors.Is(err, storage.ErrRefused) {
-				t.Errorf("list %+v: %v", q, err)
+				t.Errorf("list %+v: got error %v", q, err)
 			}
 		}
 		if keys, _ := listAll(t, s, storage.ListQuery{}); len(keys) != 0 {

@@ -80,7 +80,7 @@ func TestOneProcessPerFolder(t *testing.T) {
 func TestExit(t *testing.T) {
 	out, status := helper(t, "exit", "")
 	if status != 1 || !strings.Contains(out, "/some/folder") || !strings.Contains(out, "restart the process") {
-		t.Errorf("status %d, %s", status, out)
+		t.Errorf("got status %d, %s", status, out)
 	}
 }
 

@@ -38,14 +38,14 @@ func TestRoomKeepsItsReserve(t *testing.T) {
 			err := r.Allow(tt.want)
 			var full *NoRoomError
 			if errors.As(err, &full) != tt.refused || (err != nil) != tt.refused {
-				t.Errorf("%v", err)
+				t.Errorf("got %v", err)
 			}
 			u := r.Usage()
 			if u.ReserveBytes != tt.reserve || (u.Refused == 1) != tt.refused {
-				t.Errorf("%+v", u)
+				t.Errorf("got %+v", u)
 			}
 			if tt.refused && (full.FreeBytes != int64(tt.free) || full.WantBytes != tt.want || !strings.Contains(err.Error(), "free space")) {
-				t.Errorf("%v", full)
+				t.Errorf("got %v", full)
 			}
 		})
 	}
@@ -71,20 +71,20 @@ func TestRoomLogsShortage(t *testing.T) {
 		loggedAt = append(loggedAt, strings.Fields(line)[1])
 	}
 	if got := strings.Join(loggedAt, " "); got != "level=WARN level=INFO level=WARN" {
-		t.Errorf("%s", &logged)
+		t.Errorf("got %s", &logged)
 	}
 	// A body that is too large by itself is not a state of the volume.
 	logged.Reset()
 	disk.AvailBytes = 100
 	if r.Allow(0) != nil || r.Allow(95) == nil || r.Allow(0) != nil || strings.Count(logged.String(), "\n") != 1 {
-		t.Errorf("%s", &logged)
+		t.Errorf("got %s", &logged)
 	}
 }
 
 func TestRoomThatIsNotKnown(t *testing.T) {
 	r := newRoom("/data", nil, func(string) (vfs.DiskUsage, error) { return vfs.DiskUsage{}, vfs.ErrUnsupported })
 	if err := r.Allow(gib); err != nil || r.Usage() != (RoomUsage{}) {
-		t.Errorf("%v, %+v", err, r.Usage())
+		t.Errorf("got %v, %+v", err, r.Usage())
 	}
 }
 
@@ -96,7 +96,7 @@ func TestRoomOfAFolder(t *testing.T) {
 		return
 	}
 	if u.FreeBytes <= 0 || u.ReserveBytes <= 0 {
-		t.Errorf("%+v", u)
+		t.Errorf("got %+v", u)
 	}
 	if err := r.Allow(u.FreeBytes + gib); err == nil {
 		t.Error("reserved more than the free space")

@@ -273,7 +273,7 @@ func TestListRequest(t *testing.T) {
 		<Contents><Key>pre/p/1</Key><Size>7</Size></Contents></ListBucketResult>`)}
 	page, err := open(t, s).List(t.Context(), storage.ListQuery{Prefix: "p/", After: "p/0", Limit: 5})
 	if err != nil || !page.More || len(page.Keys) != 1 || page.Keys[0] != (storage.ListedKey{Key: "p/1", Size: 7}) {
-		t.Errorf("page %+v, %v", page, err)
+		t.Errorf("got page %+v, %v", page, err)
 	}
 	q := s.requests[0].URL.Query()
 	if len(s.requests) != 1 || q.Get("start-after") != "pre/p/0" || q.Get("prefix") != "pre/p/" || q.Get("max-keys") != "5" || q.Get("delimiter") != "" {

@@ -122,7 +122,7 @@ func TestLogChecks(t *testing.T) {
 				w := newWorld(Options{})
 				c.do(t.Context(), &proc{world: w, rng: schedule.DiceOf(1, 0)})
 				if v := w.trace.Report().Violation; (c.want == "") != (v == "") || !strings.Contains(v, c.want) {
-					t.Errorf("violation %q, want %q", v, c.want)
+					t.Errorf("got violation %q, want %q", v, c.want)
 				}
 			})
 		})
