@@ -275,6 +275,6 @@ func TestToolThatIgnoresItsSuspension(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
-		wants(t, "the prompt", seen[len(seen)-1], "p1!the tool did not stop", "|p2=slept|", "p3!step wait: steps cannot be recorded")
+		wants(t, "the prompt", seen[len(seen)-1], "p1!tool did not stop", "|p2=slept|", "p3!step wait: steps cannot be recorded")
 	})
 }

@@ -143,7 +143,7 @@ func (w *stateWrites) enter(ctx context.Context, slot chan struct{}) error {
 
 func (w *stateWrites) known(name string) error {
 	if !agenthost.KeepsState(w.agent, name) {
-		return fmt.Errorf("agent %q does not declare the state; add it to Agent.State", w.agent.Name)
+		return fmt.Errorf("agent %q does not declare it; add the state to Agent.State", w.agent.Name)
 	}
 	return nil
 }
