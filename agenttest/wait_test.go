@@ -85,7 +85,7 @@ func TestMessageWhileACallWaits(t *testing.T) {
 			model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
 				switch {
 				case strings.Contains(viewOf(r), "How long?"):
-					if !strings.Contains(viewOf(r), "It waits, and the response goes on") {
+					if !strings.Contains(viewOf(r), "Its response continues when it has ended") {
 						t.Errorf("crash at write %d: got model input %s", n, viewOf(r))
 					}
 					return agenttest.Say("Until somebody agrees.")

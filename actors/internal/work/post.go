@@ -111,7 +111,7 @@ func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTrie
 func reasonOfPost(err error) string {
 	var crash *contain.PanicError
 	if errors.As(err, &crash) {
-		return fmt.Sprintf("its target panicked: %s", crash.Value)
+		return fmt.Sprintf("target panicked: %s", crash.Value)
 	}
 	return err.Error()
 }
@@ -134,7 +134,7 @@ func (n *Node) call(ctx context.Context, limit time.Duration, target func(contex
 	patience, stop := context.WithTimeoutCause(ctx, limit+toolGrace, late)
 	defer stop()
 	_, err := detached(patience, n, func() (none struct{}, _ error) {
-		return none, contain.Run("its target", func() error { return target(within) })
+		return none, contain.Run("target", func() error { return target(within) })
 	})
 	return err
 }
