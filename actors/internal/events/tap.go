@@ -87,7 +87,8 @@ func (t *Tap) MayForget() bool {
 	return t.fanout.spool == nil || t.fanout.spool.MayLeave(t.key)
 }
 
-// Exported returns Shipped for a checkpoint, or nil if events were never enabled.
+// Exported returns the cursor for a checkpoint: Shipped or, without sinks, the carried cursor, which
+// may be nil.
 func (t *Tap) Exported() *int64 {
 	if t.fanout.spool == nil {
 		return t.carried

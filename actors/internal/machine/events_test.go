@@ -90,9 +90,9 @@ func (w *world) verifyEvents() {
 		}
 		src = src.After(e.batch)
 	}
-	for what, n := range c.open {
+	for name, n := range c.open {
 		if n != 0 {
-			violate("%d events have no end: %s", n, what)
+			violate("%d events have no end: %s", n, name)
 		}
 	}
 	for id, n := range c.turns {
@@ -178,14 +178,14 @@ func (c *eventCheck) within(ev observability.Event) {
 	}
 }
 
-func (c *eventCheck) begin(what string) {
-	if c.open[what]++; c.open[what] != 1 {
-		violate("%s starts twice", what)
+func (c *eventCheck) begin(name string) {
+	if c.open[name]++; c.open[name] != 1 {
+		violate("%s starts twice", name)
 	}
 }
 
-func (c *eventCheck) end(what string) {
-	if c.open[what]--; c.open[what] != 0 {
-		violate("%s ends without a start", what)
+func (c *eventCheck) end(name string) {
+	if c.open[name]--; c.open[name] != 0 {
+		violate("%s ends without a start", name)
 	}
 }

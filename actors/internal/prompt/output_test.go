@@ -79,13 +79,13 @@ func TestPiece(t *testing.T) {
 		{"the end", "", 2004, 266, "[bytes 2004 to 2006 of 2006]\né", true},
 		{"after the end", "", 2006, 266, "[bytes 2006 to 2006 of 2006]\n", true},
 		{"within a character", "", 2005, 266, "[bytes 2004 to 2006 of 2006]\né", true},
-		{"what is found", "needle", 0, 266, "[bytes 800 to 810 of 2006; read on from 810]\n0123456789", true},
+		{"match", "needle", 0, 266, "[bytes 800 to 810 of 2006; read on from 810]\n0123456789", true},
 		{"found at its place", "needle", 1000, 466, "[bytes 800 to 1010 of 2006; read on from 1010]\n" + text[800:1010], true},
 		{"found before", "needle", 1001, 266, "", false},
 		{"not there", "x", 0, 266, "", false},
 	} {
 		if got, ok := (prompt.Window{Text: text, Size: len(text)}).Piece(tt.from, tt.find, tt.most); got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %q, %v", tt.name, got, ok)
+			t.Errorf("%s: got %q, %v, want %q, %v", tt.name, got, ok, tt.want, tt.ok)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestPiece(t *testing.T) {
 func TestStoredOutput(t *testing.T) {
 	long := strings.Repeat("0123456789", 1000)
 	stored := &conversation.StoredOutput{Size: 10_000, Head: long[:600], Tail: long[9700:]}
-	recorded := json.RawMessage(`"what people see"`)
+	recorded := json.RawMessage(`"the shown text"`)
 	for _, tt := range []struct {
 		name string
 		call conversation.ToolCall

@@ -128,11 +128,11 @@ func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limi
 }
 
 func said(d conversation.Delivery) string {
-	who := "User"
+	speaker := "User"
 	if d.Kind == conversation.KindSignal {
-		who = "Signal " + d.Type
+		speaker = "Signal " + d.Type
 	}
-	text := who + ": " + d.Body
+	text := speaker + ": " + d.Body
 	if n := len(d.Attachments); n > 0 {
 		text += fmt.Sprintf(" [%d images]", n)
 	}
@@ -160,12 +160,12 @@ func outcome(t *conversation.ToolCall) string {
 	if len(text) <= maxOutcome {
 		return text
 	}
-	return valid(text[:maxOutcome]) + fmt.Sprintf(" [%d bytes left out]", len(text)-maxOutcome)
+	return valid(text[:maxOutcome]) + fmt.Sprintf(" [%d bytes omitted]", len(text)-maxOutcome)
 }
 
 // shortened joins lines and omits the oldest beyond limit.
 func shortened(lines []string, limit int) string {
-	const mark = "[what came before is left out]\n"
+	const mark = "[earlier lines omitted]\n"
 	text := strings.Join(lines, "\n")
 	if len(text) <= limit {
 		return text

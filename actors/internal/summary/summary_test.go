@@ -56,8 +56,8 @@ func TestPlan(t *testing.T) {
 		{"the last is kept, however long", talk("40 40", "40 4000"), "", 1, summary.Cut{First: 1, Turn: "turn_2"}, true},
 		{"a delivery alone is not left out", talk("40 40"), "", 1, summary.Cut{}, false},
 		{"a delivery and a turn are", talk("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
-		{"what was cut before is no more", talk("40 40 40"), "turn_2", 1, summary.Cut{}, false},
-		{"but what came after", talk("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
+		{"nothing after the earlier cut", talk("40 40 40"), "turn_2", 1, summary.Cut{}, false},
+		{"turns after the earlier cut", talk("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
 		{"a message without an answer", talk("40 40", "40"), "", 1, summary.Cut{First: 1}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestText(t *testing.T) {
 	want := strings.Join([]string{
 		"User: Look at this [2 images]", "Assistant: I see.", `Call weather: {"city":"Bern"}`, `Outcome: "sun"`,
 		"Call label: {}", "Failed: no such label",
-		"Call read: {}", `Outcome: "` + strings.Repeat("é", 995) + " [2011 bytes left out]",
+		"Call read: {}", `Outcome: "` + strings.Repeat("é", 995) + " [2011 bytes omitted]",
 		"Signal build.done: It broke.", "Assistant: a",
 	}, "\n")
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
@@ -95,7 +95,7 @@ func TestText(t *testing.T) {
 		t.Errorf("from a turn on: got %q", got)
 	}
 	short := summary.Text(list, "", summary.Cut{First: 1, Turn: "turn_3"}, 70)
-	if len(short) > 70 || !strings.HasPrefix(short, "[what came before is left out]\n") || !strings.HasSuffix(short, "Assistant: a") {
+	if len(short) > 70 || !strings.HasPrefix(short, "[earlier lines omitted]\n") || !strings.HasSuffix(short, "Assistant: a") {
 		t.Errorf("shortened: got %q", short)
 	}
 }

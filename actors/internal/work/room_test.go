@@ -28,11 +28,11 @@ func TestCallsWaitForOutputs(t *testing.T) {
 				began <- room
 			}()
 		}
-		want := func(what string, n int) {
+		want := func(when string, n int) {
 			t.Helper()
 			synctest.Wait()
 			if len(began) != n {
-				t.Fatalf("%s: got %d calls that began, want %d", what, len(began), n)
+				t.Fatalf("%s: got %d calls that began, want %d", when, len(began), n)
 			}
 		}
 		for range 5 {
