@@ -179,8 +179,8 @@ func (w *world) progress(first int) bool {
 				return true
 			}
 		case 5:
-			if w.looking {
-				w.look()
+			if w.readingTail {
+				w.reportTail()
 				return true
 			}
 		case 6:
@@ -202,9 +202,9 @@ func (w *world) progress(first int) bool {
 	return false
 }
 
-// look reports a tail to the machine: its own newest batch, the batch in flight, landed or not, or one
+// reportTail reports a tail to the machine: its own newest batch, the batch in flight, landed or not, or one
 // of another writer.
-func (w *world) look() {
+func (w *world) reportTail() {
 	in := machine.Looked{Tail: conversation.Offset(len(w.log) - 1)}
 	fault, overtaken := w.r.IntN(100), false
 	switch {
@@ -222,10 +222,10 @@ func (w *world) look() {
 		in.Tail++
 	}
 	w.note("tail %d %v", int64(in.Tail), in.Err)
-	w.looking = false
+	w.readingTail = false
 	if in.Err == nil {
 		w.seen["tail read"]++
-		w.looked, w.shown = w.looks, in.Tail
+		w.lastTailRead, w.shown = w.tailReads, in.Tail
 	}
 	w.do(in)
 	if overtaken && w.booted {
@@ -386,7 +386,7 @@ func (w *world) admit() {
 	}
 	w.caller++
 	in.To = w.caller
-	w.callers[in.To], w.asked[in.To] = in, w.looks
+	w.callers[in.To], w.asked[in.To] = in, w.tailReads
 	if s := w.m.State(); s != nil && isSignal(in) && w.isLate(s, a) {
 		w.lateSignals[in.To] = true
 	}
@@ -406,7 +406,7 @@ func (w *world) probe() {
 func (w *world) abort() {
 	w.caller++
 	in := machine.Abort{To: w.caller, Trees: w.chance(50)}
-	w.callers[in.To], w.asked[in.To] = in, w.looks
+	w.callers[in.To], w.asked[in.To] = in, w.tailReads
 	w.aborts[in.To] = nil
 	for _, sub := range w.m.State().Unsettled() {
 		w.aborts[in.To] = append(w.aborts[in.To], sub.ID)

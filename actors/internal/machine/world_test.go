@@ -27,14 +27,14 @@ type world struct {
 	durable *conversation.State // the log
 	ahead   *conversation.State // the log and the batch in flight; nil once that is lost
 
-	listing bool
-	listed  bool
-	looking bool
-	looks   int                     // tail reads started
-	looked  int                     // newest answered tail read
-	shown   conversation.Offset     // its tail
-	asked   map[machine.ReplyID]int // looks at the time of the request
-	journal []listing               // entries in the bucket and in flight
+	listing      bool
+	listed       bool
+	readingTail  bool
+	tailReads    int                     // tail reads started
+	lastTailRead int                     // newest answered tail read
+	shown        conversation.Offset     // its tail
+	asked        map[machine.ReplyID]int // tailReads at the time of the request
+	journal      []listing               // entries in the bucket and in flight
 
 	trees        trees
 	receivers    receivers
@@ -177,7 +177,7 @@ func (w *world) begin() {
 	w.boot(fresh)
 	w.note("new writer=%s", fresh)
 	w.booted, w.read, w.appends = true, false, 0
-	w.listing, w.listed, w.looking = false, false, false
+	w.listing, w.listed, w.readingTail = false, false, false
 	w.skew = 0
 	if w.chance(30) { // clocks differ
 		w.skew, w.skewed = conversation.Time(w.r.IntN(20_000)-10_000), true
@@ -249,7 +249,7 @@ func (w *world) effect(e machine.Effect) {
 	case machine.List:
 		w.list(e)
 	case machine.Look:
-		w.beginLook(e)
+		w.beginTailRead(e)
 	case machine.Unlist:
 		w.unlist()
 	case machine.Reply:
@@ -396,20 +396,20 @@ func (w *world) list(e machine.List) {
 	w.journal = append(w.journal, listing{writer: w.writer, seq: e.Seq})
 }
 
-func (w *world) beginLook(e machine.Look) {
-	if w.looking || int(e.After) != len(w.log)-1 {
-		violate("tail read after %d, tail is %d, another under way: %v", int64(e.After), len(w.log)-1, w.looking)
+func (w *world) beginTailRead(e machine.Look) {
+	if w.readingTail || int(e.After) != len(w.log)-1 {
+		violate("tail read after %d, tail is %d, another under way: %v", int64(e.After), len(w.log)-1, w.readingTail)
 	}
-	w.looking = true
-	w.looks++
+	w.readingTail = true
+	w.tailReads++
 }
 
 // confirmed checks that an answer about missing records follows a tail read that began after the
 // request, and that the tail is known.
 func (w *world) confirmed(to machine.ReplyID) {
-	if w.looked <= w.asked[to] || int(w.shown) >= len(w.log) {
+	if w.lastTailRead <= w.asked[to] || int(w.shown) >= len(w.log) {
 		violate("answer without a tail read: %d had begun at the request, read %d found %d, tail is %d",
-			w.asked[to], w.looked, int64(w.shown), len(w.log)-1)
+			w.asked[to], w.lastTailRead, int64(w.shown), len(w.log)-1)
 	}
 }
 

@@ -81,7 +81,7 @@ func (w *world) join() {
 	}
 	w.caller++
 	in.To = w.caller
-	w.callers[in.To], w.asked[in.To], w.trees.late[in.To] = in, w.looks, w.trees.closed[id]
+	w.callers[in.To], w.asked[in.To], w.trees.late[in.To] = in, w.tailReads, w.trees.closed[id]
 	w.note("tree %d %s member %s join=%t cost=%v", in.To, id, in.Key, in.Join, in.Cost)
 	w.do(in)
 }
