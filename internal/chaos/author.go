@@ -17,28 +17,28 @@ import (
 const (
 	agentName = "worker"
 	dataName  = "progress"
-	// toolTimeout bounds the tool that has a bound, and errWork is what a failed one says.
+	// toolTimeout bounds the tool that has a timeout. errWork is the error of a failed tool.
 	toolTimeout = time.Second
 	errWork     = "the work went wrong"
-	// outputBytes is what the calls of a response may bring: less than a long output has, so
-	// that all of it is stored and a part recorded.
+	// outputBytes limits the output of the calls of one response. It is below the size of a long
+	// output, so that such an output is stored whole and recorded in part.
 	outputBytes = 1 << 20
-	// waitTool waits for a signal.
-	waitTool = "await"
-	// shortWait is how long some calls wait; the others wait for longer than any schedule takes.
+	waitTool    = "await"
+	// shortWait is the timeout of some waits; the others outlast any schedule.
 	shortWait = time.Minute
-	// unheard is what a call returns whose time is over.
+	// unheard is the result of a wait that timed out.
 	unheard = "nobody"
-	// jobName is the one workflow. Its runs take jobSteps steps, and jobFails is what the function of some returns.
+	// jobName is the one workflow. Its runs take jobSteps steps; jobFails is the error of those that
+	// fail.
 	jobName  = "job"
 	jobSteps = 3
 	jobFails = "the job went wrong"
-	// replyName and runName begin the names by which calls wait for replies, and for runs.
+	// replyName and runName prefix the names of waits for replies and for runs.
 	replyName = "reply of "
 	runName   = "run "
 )
 
-// progress is the data that tools and hooks write: the N-th of its source.
+// progress is the data that tools and hooks write: the N-th piece of its source.
 type progress struct {
 	From string `json:"from"`
 	N    int    `json:"n"`
@@ -53,22 +53,22 @@ type waitInput struct {
 	Name string `json:"name"`
 }
 
-// job is what a run is given: what it is for, and how many runs it starts below it.
+// job is the input of a run: its purpose, and how many child runs it starts.
 type job struct {
 	For   string `json:"for"`
 	Below int    `json:"below"`
 }
 
-// author is the agent of every conversation, its tools and hooks, and the workflow that they run.
+// author holds the agents, tools and hooks of every conversation, and the workflow.
 type author struct {
 	*world
-	agents []*agent.Agent // the agent, and what runs the workflow
+	agents []*agent.Agent // the agent, and the agent of the workflow
 	data   *agent.DataWriter[progress]
 	flow   *agent.Workflow[job, string]
 	worked atomic.Int64 // steps of runs
 }
 
-// newAuthor makes the agent. Its instructions tell the model which attempt calls it.
+// newAuthor makes the agent. Its instructions name the attempt that calls the model.
 func newAuthor(w *world) *author {
 	a := &author{world: w, data: agent.NewDataWriter[progress](dataName, nil)}
 	a.flow = agent.NewWorkflow(jobName, a.do, &agent.WorkflowOptions{Durability: agent.Durability{MaxAttempts: maxAttempts}})
@@ -100,10 +100,10 @@ func newAuthor(w *world) *author {
 	return a
 }
 
-// work is the function of both tools that work.
+// work implements both tools that work.
 func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	call, ok := agent.CallFrom(ctx)
-	a.trace.ViolateIf(!ok, "tool", "a tool runs without its call")
+	a.trace.ViolateIf(!ok, "tool", "tool runs without a call")
 	if err := begin(ctx); err != nil {
 		return "", err
 	}
@@ -132,9 +132,9 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	return worked(in), nil
 }
 
-func (a *author) write(ctx context.Context, who string, p progress) error {
+func (a *author) write(ctx context.Context, source string, p progress) error {
 	err := a.data.Write(ctx, p)
-	a.trace.ViolateIf(err != nil && ctx.Err() == nil, who, "%s cannot write data: %v", p.From, err)
+	a.trace.ViolateIf(err != nil && ctx.Err() == nil, source, "%s cannot write data: %v", p.From, err)
 	return err
 }
 
@@ -146,18 +146,18 @@ func worked(in workInput) string {
 	return report
 }
 
-// What a hook does for a response.
+// Behaviors of a hook.
 const (
 	decorates = "decorates"
 	silent    = "says nothing"
 	fails     = "fails"
 	panics    = "panics"
-	dawdles   = "dawdles" // for longer than it may
+	dawdles   = "dawdles" // longer than its timeout
 )
 
 func hookModes() []string { return []string{decorates, silent, fails, panics, dawdles} }
 
-// mode is what a hook does for the submission with a body.
+// mode returns the behavior of a hook for the submission with a body.
 func (w *world) mode(hook, body string) string {
 	if isBrief(body) || waits(body) || spreads(body) {
 		return silent
@@ -200,7 +200,7 @@ func (a *author) decorate(ctx context.Context, hook, body string) (map[string]an
 		panic("the hook went very wrong")
 	case dawdles:
 		if err := schedule.Sleep(ctx, time.Minute); err != nil {
-			schedule.Sleep(context.WithoutCancel(ctx), tremble) // Who waits has left by then.
+			schedule.Sleep(context.WithoutCancel(ctx), tremble) // The waiting caller has returned by then.
 			return nil, err
 		}
 	}
@@ -222,7 +222,7 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 	return heard, err
 }
 
-// hear runs the workflow, asks another conversation or its own for a brief answer, or waits for a signal.
+// hear runs the workflow, asks a conversation for a brief answer, or waits for a signal.
 func (a *author) hear(ctx context.Context, body string) (heard string, err error) {
 	asks := schedule.Draw(a.Seed, "asks", body)
 	switch {
@@ -248,7 +248,6 @@ func (a *author) hear(ctx context.Context, body string) (heard string, err error
 	return outcomeOf(heard, err)
 }
 
-// outcomeOf is what was heard of what has settled.
 func outcomeOf(heard string, err error) (string, error) {
 	if settled := (*conversation.SettledError)(nil); errors.As(err, &settled) {
 		return string(settled.Outcome), nil
@@ -256,19 +255,20 @@ func outcomeOf(heard string, err error) (string, error) {
 	return heard, err
 }
 
-// toldOf is what a call has heard of a reply, or a run, by the record of that; it is not ok for a signal.
-func toldOf(r *conversation.WaitEnded) (text string, told conversation.SentReply, ok bool) {
-	reply, run := strings.HasPrefix(r.Name, replyName), strings.HasPrefix(r.Name, runName)
-	if !reply && !run || r.Reason != conversation.EndedBySignal || json.Unmarshal(r.Value, &told) != nil {
-		return "", told, false
+// replyOf returns the reply or run result that a record delivers to a call. For a signal ok is false.
+func replyOf(r *conversation.WaitEnded) (text string, reply conversation.SentReply, ok bool) {
+	isReply, isRun := strings.HasPrefix(r.Name, replyName), strings.HasPrefix(r.Name, runName)
+	if !isReply && !isRun || r.Reason != conversation.EndedBySignal || json.Unmarshal(r.Value, &reply) != nil {
+		return "", reply, false
 	}
-	if text = told.Text; told.Outcome != conversation.OutcomeCompleted || run && json.Unmarshal(told.Output, &text) != nil {
-		text = string(told.Outcome)
+	if text = reply.Text; reply.Outcome != conversation.OutcomeCompleted || isRun && json.Unmarshal(reply.Output, &text) != nil {
+		text = string(reply.Outcome)
 	}
-	return text, told, true
+	return text, reply, true
 }
 
-// do is the function of the workflow. Each execution of a step returns another number, so that a result tells which ones it has.
+// do implements the workflow. Each execution of a step returns a new number, so a result identifies
+// the executions it used.
 func (a *author) do(ctx context.Context, in job) (string, error) {
 	if err := begin(ctx); err != nil {
 		return "", err

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// settle ends all faults, brings back some of the dead, lets time pass without
-// any client and checks that nothing is owed in the end.
+// settle ends all faults, restarts some crashed nodes, lets time pass without clients, and checks that
+// no work is left.
 func (w *world) settle(ctx context.Context) {
 	w.trace.Add("", "faults and clients end")
 	for slot := range slots {
@@ -22,23 +22,23 @@ func (w *world) settle(ctx context.Context) {
 	w.apart("heal")
 	w.net.heal()
 	rng := w.rng("revive")
-	for slot := range slots { // Until at least one lives; others may stay dead.
+	for slot := range slots { // Until at least one runs; others may stay down.
 		if w.at(slot).gone.Load() && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
 			w.restart(slot)
 		}
 	}
 	w.oneView.Store(true)
-	w.comeToRest(ctx)
-	w.convalesce(ctx)
-	w.comeToRest(ctx)
-	w.dying.Wait()
+	w.quiesce(ctx)
+	w.repairDeadly(ctx)
+	w.quiesce(ctx)
+	w.deaths.Wait()
 	for _, at := range w.addresses {
 		if w.Profile != Journals {
 			w.askAgain(ctx, at)
 		}
 	}
 	if w.Profile != Journals {
-		w.comeToRest(ctx) // A wait may have ended meanwhile, and what went on then has posted.
+		w.quiesce(ctx) // A wait may have ended, and the submission that continued may have posted.
 	}
 	for _, r := range w.readers { // one for each conversation
 		if log := w.log(ctx, r.at); log.state.Exists() {
@@ -47,27 +47,27 @@ func (w *world) settle(ctx context.Context) {
 	}
 }
 
-func (w *world) comeToRest(ctx context.Context) {
-	owed := ""
+func (w *world) quiesce(ctx context.Context) {
+	pending := ""
 	for range quietPeriods {
 		time.Sleep(w.SweepEvery)
 		for slot := range slots {
-			if m := w.at(slot); closed(m.done) && !m.gone.Load() { // It gave up on its start while the bucket did not answer, rightly.
+			if m := w.at(slot); closed(m.done) && !m.gone.Load() { // A node may abandon its start while the bucket does not answer.
 				w.crash(slot)
 				w.restart(slot)
 			}
 		}
-		if owed = w.owed(ctx); owed == "" {
+		if pending = w.pendingWork(ctx); pending == "" {
 			return
 		}
 	}
-	w.trace.Violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
+	w.trace.Violate("", "after %d sweep periods without faults: %s", quietPeriods, pending)
 }
 
-// owed says what is still to be done, "" if nothing is.
-func (w *world) owed(ctx context.Context) string {
-	live, aside := map[string]bool{}, w.aside(ctx)
-	blocked := w.blocked(ctx, aside)
+// pending describes the work still to be done, "" if there is none.
+func (w *world) pendingWork(ctx context.Context) string {
+	live, quarantined := map[string]bool{}, w.quarantined(ctx)
+	blocked := w.blocked(ctx, quarantined)
 	for slot := range slots {
 		m := w.at(slot)
 		if m.gone.Load() {
@@ -87,19 +87,19 @@ func (w *world) owed(ctx context.Context) string {
 	}
 	for _, ref := range refs {
 		if !live[ref.Member] {
-			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
+			return fmt.Sprintf("journals %v of a crashed node are left", ref.Keys)
 		}
 	}
 	for _, at := range w.addresses {
 		state := w.log(ctx, at).state
-		if slices.Contains(aside, at.Key()) {
-			continue // It is owed, and nobody may open it.
+		if slices.Contains(quarantined, at.Key()) {
+			continue // Work is pending, and no node may open the conversation.
 		}
 		for _, p := range state.Posts() {
 			return fmt.Sprintf("%s is not delivered", p.ID)
 		}
-		if id := untold(state, aside); id != "" {
-			return fmt.Sprintf("nobody was told of the reply to %s", id)
+		if id := unsentReply(state, quarantined); id != "" {
+			return fmt.Sprintf("the reply to %s was not sent", id)
 		}
 		for _, a := range w.acks {
 			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled && !rests(sub) {
@@ -107,15 +107,15 @@ func (w *world) owed(ctx context.Context) string {
 			}
 		}
 	}
-	return w.pendingRuns(ctx, aside)
+	return w.pendingRuns(ctx, quarantined)
 }
 
-// rests reports whether a submission waits for what does not come. What came after it does not.
+// rests reports whether a submission is suspended on a wait that outlasts the schedule.
 func rests(sub *conversation.Submission) bool {
 	return !sub.Settled && sub.Suspended != nil && !sub.Due && sub.Suspended.Until-sub.Suspended.At > conversation.Time(shortWait/time.Millisecond)
 }
 
-// knownLog is a log as far as the checker has read it, past all faults.
+// knownLog is a log as read so far by the checker, without faults.
 type knownLog struct {
 	at      conversation.Address
 	tail    storage.Position
@@ -125,7 +125,7 @@ type knownLog struct {
 	err     error
 }
 
-// settlement is how a submission has ended, where, and how often.
+// settlement is a settlement record, its offset, and how many there are.
 type settlement struct {
 	conversation.SubmissionSettled
 	at    int64
@@ -136,7 +136,7 @@ func newLog(at conversation.Address) *knownLog {
 	return &knownLog{at: at, tail: storage.Start(), state: conversation.NewState(), settled: map[conversation.SubmissionID]settlement{}}
 }
 
-// log reads on to the end of a log.
+// log reads the rest of a log.
 func (w *world) log(ctx context.Context, at conversation.Address) *knownLog {
 	l := w.known[at]
 	if l == nil {
@@ -170,7 +170,7 @@ func (l *knownLog) add(b conversation.Batch) error {
 	return l.state.Apply(b)
 }
 
-// each is every record of a type in a log, with the offset of its batch.
+// each iterates over the records of one type, with the offset of their batch.
 func each[R conversation.Record](l *knownLog) iter.Seq2[int64, R] {
 	return func(yield func(int64, R) bool) {
 		for _, b := range l.batches {
@@ -183,12 +183,12 @@ func each[R conversation.Record](l *knownLog) iter.Seq2[int64, R] {
 	}
 }
 
-// check compares the final logs with what was acknowledged and seen.
+// check compares the final logs with all receipts and reads.
 func (w *world) check(ctx context.Context) {
 	for _, at := range w.addresses {
 		log := w.log(ctx, at)
 		if log.err != nil {
-			w.trace.Violate(log.at.ID, "the final log cannot be read: %v", log.err)
+			w.trace.Violate(log.at.ID, "read final log: %v", log.err)
 			continue
 		}
 		w.checkLog(log)
@@ -245,9 +245,9 @@ func (w *world) checkAck(a ack, log *knownLog) {
 	id := a.receipt.SubmissionID
 	switch {
 	case !found:
-		w.trace.Violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
+		w.trace.Violate(a.Key, "acknowledged at %d as %s, but batch %d does not admit it", int64(off), id, int64(off))
 	case log.settled[id].times == 0 && log.state.Submission(id) != nil && rests(log.state.Submission(id)):
-		w.trace.Did("parked at the end")
+		w.trace.Did("suspended at the end")
 	case log.settled[id].times != 1:
 		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, log.settled[id].times)
 	case a.Condition.Absent && !created:
@@ -257,7 +257,7 @@ func (w *world) checkAck(a ack, log *knownLog) {
 	}
 }
 
-// closes reports whether an abort ends submissions of trees that were closed before.
+// closes reports whether an abort ends submissions of trees that were already closed.
 func (w *world) closes(log *knownLog, off int64, r *conversation.AbortRequested) bool {
 	for _, id := range r.Submissions {
 		sub := log.state.Submission(id)
@@ -272,15 +272,16 @@ func (w *world) closes(log *knownLog, off int64, r *conversation.AbortRequested)
 	return len(r.Submissions) > 0 && !r.Trees
 }
 
-// checkSettled checks that nothing settles twice, that an abort ends what it covers, and nothing else is aborted.
+// checkSettled checks that each submission settles once, and that exactly those covered by an abort
+// are aborted.
 func (w *world) checkSettled(log *knownLog) {
 	covered := map[conversation.SubmissionID]bool{}
 	for off, r := range each[*conversation.AbortRequested](log) {
-		w.trace.ViolateIf(!w.ledger.asked(log.at.Key(), off, r.Trees) && !w.closes(log, off, r), log.at.ID, "batch %d aborts %v and nobody asked for it", off, r.Submissions)
+		w.trace.ViolateIf(!w.ledger.asked(log.at.Key(), off, r.Trees) && !w.closes(log, off, r), log.at.ID, "batch %d aborts %v without a request", off, r.Submissions)
 		for _, id := range r.Submissions {
 			covered[id] = true
 			if s := log.settled[id]; s.Outcome != conversation.OutcomeAborted || s.at != off {
-				w.trace.Violate(log.at.ID, "batch %d aborts %s, which batch %d settles as %q", off, id, s.at, s.Outcome)
+				w.trace.Violate(log.at.ID, "batch %d aborts %s, but batch %d settles it as %q", off, id, s.at, s.Outcome)
 			}
 		}
 	}
@@ -290,7 +291,7 @@ func (w *world) checkSettled(log *knownLog) {
 		case log.settled[r.Submission].times > 1:
 			w.trace.Violate(log.at.ID, "%s is settled %d times", r.Submission, log.settled[r.Submission].times)
 		case r.Outcome == conversation.OutcomeAborted && !covered[r.Submission]:
-			w.trace.Violate(log.at.ID, "%s is aborted and no abort covers it", r.Submission)
+			w.trace.Violate(log.at.ID, "%s is aborted, but no abort covers it", r.Submission)
 		}
 	}
 	for range each[*conversation.StepDropped](log) {

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 )
 
-// forged is a world after a schedule of one submission, which asks for one call.
+// forged is a world after a schedule of one submission with one tool call.
 type forged struct {
 	*world
 	at      conversation.Address
@@ -23,8 +23,8 @@ const (
 	forgedCall = conversation.CallID("call_1")
 )
 
-// newForged makes a world whose log is as it should be. The seed is one in which
-// both hooks decorate the response and the model has one step.
+// newForged makes a world with a valid log. With its seed both hooks decorate the response and the
+// model has one step.
 func newForged(t *testing.T) *forged {
 	t.Helper()
 	f := &forged{world: newWorld(Options{}), at: address(0)}
@@ -64,7 +64,7 @@ func newForged(t *testing.T) *forged {
 	return f
 }
 
-// verdict checks the log as it is now.
+// verdict runs the checks and returns the violations.
 func (f *forged) verdict(t *testing.T) string {
 	t.Helper()
 	log := newLog(f.at)
@@ -78,34 +78,32 @@ func (f *forged) verdict(t *testing.T) string {
 	return f.trace.Report().Violation
 }
 
-// settled is the last record.
 func (f *forged) settled() *conversation.SubmissionSettled {
 	return f.batches[3][2].(*conversation.SubmissionSettled)
 }
 
-// abort makes the end of the log an abort.
+// abort replaces the end of the log with an abort.
 func (f *forged) abort() {
 	s := f.settled()
 	s.Outcome, s.Error = conversation.OutcomeAborted, &conversation.SettlementError{Type: conversation.CodeAborted}
 	f.batches[3] = []conversation.Record{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{forgedSub}}, s}
 }
 
-// TestCheckerNotices shows that the checks of a log can fail.
 func TestCheckerNotices(t *testing.T) {
 	for name, c := range map[string]struct {
 		forge func(f *forged)
 		want  string // "" for none
 	}{
-		"all is well": {func(*forged) {}, ""},
+		"valid log": {func(*forged) {}, ""},
 		"an abort": {func(f *forged) {
 			f.ledger.abort(f.at.Key())
 			f.abort()
 		}, ""},
-		"an abort nobody asked for": {func(f *forged) { f.abort() }, "nobody asked"},
+		"an abort without a request": {func(f *forged) { f.abort() }, "without a request"},
 		"an abort after one that was granted": {func(f *forged) {
 			f.ledger.ended(f.ledger.abort(f.at.Key()))
 			f.abort()
-		}, "nobody asked"},
+		}, "without a request"},
 		"an abort that covers nothing": {func(f *forged) {
 			f.ledger.abort(f.at.Key())
 			f.abort()
@@ -114,13 +112,13 @@ func TestCheckerNotices(t *testing.T) {
 		"an abort that ends otherwise": {func(f *forged) {
 			f.ledger.abort(f.at.Key())
 			f.batches[3] = append([]conversation.Record{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{forgedSub}}}, f.batches[3]...)
-		}, `settles as "completed"`},
-		"text is lost":               {func(f *forged) { f.batches[2][3].(*conversation.Delta).Text = "hi says 1.0" }, "a complete step says"},
-		"text is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:4:4], f.batches[2][3:]...) }, "a complete step says"},
-		"data is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:1:1], f.batches[2]...) }, "again"},
-		"data is lost":               {func(f *forged) { f.batches[2] = f.batches[2][1:] }, "it wrote 1"},
-		"output of another call":     {func(f *forged) { f.batches[2][1].(*conversation.ToolSettled).Output = json.RawMessage(`"worked 1 ms"`) }, "the output is"},
-		"outcome without a run":      {func(f *forged) { f.ledger.started = schedule.Counter[conversation.CallID]{} }, "it ran 0 times"},
+		}, `settles it as "completed"`},
+		"text is lost":               {func(f *forged) { f.batches[2][3].(*conversation.Delta).Text = "hi says 1.0" }, "complete step has text"},
+		"text is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:4:4], f.batches[2][3:]...) }, "complete step has text"},
+		"data is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:1:1], f.batches[2]...) }, "repeated"},
+		"data is lost":               {func(f *forged) { f.batches[2] = f.batches[2][1:] }, "want 1 pieces"},
+		"output of another call":     {func(f *forged) { f.batches[2][1].(*conversation.ToolSettled).Output = json.RawMessage(`"worked 1 ms"`) }, "got output"},
+		"outcome without a run":      {func(f *forged) { f.ledger.started = schedule.Counter[conversation.CallID]{} }, "the call ran 0 times"},
 		"metadata of start is lost":  {func(f *forged) { f.batches[1][0].(*conversation.ResponseStarted).Metadata = nil }, "the hook started"},
 		"metadata of end is lost":    {func(f *forged) { f.batches[3] = append(f.batches[3][:1:1], f.batches[3][2]) }, "the hook finished"},
 		"metadata of end twice":      {func(f *forged) { f.batches[3] = append(f.batches[3][:2:2], f.batches[3][1:]...) }, "the hook finished"},
@@ -134,13 +132,13 @@ func TestCheckerNotices(t *testing.T) {
 			f.fail(conversation.CodeModelFailed)
 			f.ledger.failed(forgedSub, maxRetries-1, true)
 		}, "failed with"},
-		"too few attempts":      {func(f *forged) { f.fail(conversation.CodeRetryExhausted) }, "failed with"},
-		"another word is heard": {func(f *forged) { f.signal("b", `"c"`) }, "the signal said"},
-		"another is returned":   {func(f *forged) { f.signal("b", `"b"`) }, "it has heard"},
+		"too few attempts":           {func(f *forged) { f.fail(conversation.CodeRetryExhausted) }, "failed with"},
+		"another value is delivered": {func(f *forged) { f.signal("b", `"c"`) }, "want the signal's"},
+		"another is returned":        {func(f *forged) { f.signal("b", `"b"`) }, `want "`},
 		"a second signal": {func(f *forged) {
 			f.signal("b", `"b"`)
 			f.batches[1] = append([]conversation.Record{&conversation.SignalKept{Submission: "sub_3", Name: "n", At: 1}}, f.batches[1]...)
-		}, "has decided"},
+		}, "already decided by"},
 		"late for nothing": {func(f *forged) { f.tooLate[f.at] = []string{"n"} }, "refused as late"},
 		"another receipt": {func(f *forged) {
 			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "ho"}}}
@@ -157,7 +155,7 @@ func TestCheckerNotices(t *testing.T) {
 	}
 }
 
-// signal has the call hear a signal, whatever it says.
+// signal makes the call receive a signal with any body.
 func (f *forged) signal(body, heard string) {
 	d, _ := conversation.SignalFor("n", body)
 	f.batches[2] = append([]conversation.Record{
@@ -173,7 +171,6 @@ func (f *forged) fail(code conversation.Code) {
 	s.Outcome, s.Error = conversation.OutcomeFailed, &conversation.SettlementError{Type: code}
 }
 
-// TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
 	for p, what := range map[Profile]schedule.Event{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed", Trees: "tree member aborted"} {
 		s := schedule.Shown{}
@@ -181,11 +178,11 @@ func TestShownLacks(t *testing.T) {
 			s[what] = n
 		}
 		if l := p.Lacking(s, 1000); len(l) > 0 {
-			t.Errorf("lacking %v", l)
+			t.Errorf("Lacking() = %v, want none", l)
 		}
 		s[what] = 0
 		if got, want := fmt.Sprint(p.Lacking(s, 1000)), fmt.Sprintf("[%s 0, want %d]", what, p.wanted()[what]); got != want {
-			t.Errorf("lacking %s, want %s", got, want)
+			t.Errorf("Lacking() = %s, want %s", got, want)
 		}
 	}
 }

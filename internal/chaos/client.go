@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// brief begins a body for which a model has one step, without trouble, and the
-	// author nothing to add.
+	// brief prefixes a body for which the model has one step and no trouble, and the author adds
+	// nothing.
 	brief = "brief-"
-	// waiting begins a body for which the model calls the tool that waits, in its first step,
-	// and says what came of it in its second. Its tool waits for the body.
+	// waiting prefixes a body for which the model calls the waiting tool in its first step and returns
+	// the result in its second. The tool waits for the body's name.
 	waiting = "wait-"
 )
 
@@ -29,7 +29,7 @@ func isBrief(body string) bool { return strings.HasPrefix(body, brief) }
 
 func waits(body string) bool { return strings.HasPrefix(body, waiting) }
 
-// post is one message to a conversation, however often it is sent.
+// post is one message to a conversation. Retries send the same post.
 type post struct {
 	conversation.Admission
 	picture []byte
@@ -46,7 +46,7 @@ func picture(seed uint64, body string) []byte {
 	return bytes.Repeat([]byte(body), 1+int(d%100))
 }
 
-// newPost makes up a message. Its body is the model's instructions, and unique.
+// newPost makes a message. Its body is unique and steers the model.
 func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body string) *post {
 	p := &post{Admission: conversation.Admission{
 		Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
@@ -78,14 +78,14 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 func (p *post) hash() string {
 	hash, err := p.PayloadHash()
 	if err != nil {
-		return err.Error() // Nobody has acknowledged that.
+		return err.Error() // Such a post is never acknowledged.
 	}
 	return hash
 }
 
-// client delivers a few messages to one conversation: short ones; such that its calls wait, and signals
-// for them before, meanwhile and afterwards, some twice; such that begin trees of dispatches; or any, now and
-// then twice at once, or with another one under the same key.
+// client delivers a few messages to one conversation. The profile decides their kind: brief ones;
+// messages whose calls wait, with signals before, during and after the wait; roots of trees; or any.
+// Some are sent twice at once, or concurrently with another payload under the same key.
 func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conversation.Address) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -140,8 +140,8 @@ func (w *world) signal(ctx context.Context, rng *rand.Rand, at conversation.Addr
 	w.deliver(ctx, rng, &post{Admission: conversation.Admission{Address: at, Key: key, Delivery: d}}, 8)
 }
 
-// deliver repeats a message under its key until the answer is definite, or it gives up. It reports
-// whether one who sends no more after a refusal goes on.
+// deliver retries a message under its key until the answer is definite or the tries are used up. It
+// reports whether a client that stops at a refusal may continue.
 func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int) bool {
 	patience, short := 12*time.Second, w.Profile == Journals
 	if short {
@@ -161,24 +161,23 @@ func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int)
 			w.acknowledged(ack{p, receipt})
 			w.receiptSeen(p.Address)
 			if !short {
-				if other := w.pick(rng.IntN(slots)); rng.IntN(5) == 0 && other != nil { // which may not have heard of it
+				if other := w.pick(rng.IntN(slots)); rng.IntN(5) == 0 && other != nil { // which may not know of the receipt
 					w.abort(ctx, other, p.Address)
 				}
 				w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
 			}
 			return true
 		}
-		w.trace.Add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
+		w.trace.Add(p.Key, "no receipt from %s: %v", m.id, m.traced(err))
 		if w.refused(p, err) || schedule.Sleep(ctx, pause) != nil {
 			return false
 		}
 	}
-	w.trace.Add(p.Key, "given up")
+	w.trace.Add(p.Key, "tries used up")
 	return true
 }
 
-// receiptSeen lets the moment come in which somebody has a receipt, for all who may have
-// given it.
+// receiptSeen signals the moment "receipt seen" at every node that may have sent the receipt.
 func (w *world) receiptSeen(at conversation.Address) {
 	for slot := range slots {
 		if m := w.at(slot); m != nil && w.owner(slot, string(at.Key())) == m.id {
@@ -187,8 +186,8 @@ func (w *world) receiptSeen(at conversation.Address) {
 	}
 }
 
-// admit is one try, as an edge makes it. The answer of a node that has died
-// meanwhile does not count.
+// admit makes one attempt, as an edge does. The answer of a node that crashed before it arrived is
+// discarded.
 func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *post, precheck bool) (receipt conversation.Receipt, err error) {
 	ctx, cancel := m.call(ctx, wait)
 	defer cancel()
@@ -212,13 +211,13 @@ func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *pos
 		}
 	}
 	w.apart(p.Key, callerOf(ctx))
-	if m.life.Err() != nil {
+	if m.ctx.Err() != nil {
 		return receipt, errDead
 	}
 	return receipt, err
 }
 
-// refused reports whether an answer is definite. One that nobody asked for is told.
+// refused reports whether an answer is definite, and records a violation for an unexpected one.
 func (w *world) refused(p *post, err error) bool {
 	if errors.Is(err, errDead) {
 		return false
@@ -242,7 +241,7 @@ func (w *world) refused(p *post, err error) bool {
 	case code == conversation.CodeInstanceNotFound && p.Condition.UID == "inst_of_nobody":
 		w.trace.Did("wrong uid refused")
 	default:
-		w.trace.Violate(p.Key, "an admission with %+v ends with %v", p.Condition, err)
+		w.trace.Violate(p.Key, "admit with condition %+v: got unexpected %v", p.Condition, err)
 	}
 	return true
 }
@@ -262,7 +261,7 @@ func (w *world) acknowledged(a ack) {
 	}
 }
 
-// readBack reads after an acknowledged offset, which any node must know.
+// readBack reads after an acknowledged offset, which every node must accept.
 func (w *world) readBack(ctx context.Context, m *member, at conversation.Address, off conversation.Offset) {
 	if m == nil || ctx.Err() != nil {
 		return
@@ -270,7 +269,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 	ctx, cancel := m.call(ctx, 20*time.Second)
 	defer cancel()
 	if _, err := w.updates(ctx, m, at, off, 1); err != nil && ctx.Err() == nil && !refusal(err) {
-		w.trace.Violate(m.id, "offset %d was acknowledged, and a read after it says %v", int64(off), err)
+		w.trace.Violate(m.id, "read after acknowledged offset %d: %v", int64(off), err)
 	}
 }
 
@@ -289,15 +288,15 @@ func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Add
 	}
 }
 
-// refusal reports whether an error says that nobody can be asked now: a node may say so of
-// any conversation, and one that crashes nodes is quarantined.
+// refusal reports whether an error means that the conversation cannot be served now: it is unavailable
+// or quarantined.
 func refusal(err error) bool {
 	code := conversation.CodeOf(err)
 	return code == conversation.CodeUnavailable || code == conversation.CodeQuarantined
 }
 
-// abort asks a node for an abort. When it is granted, nothing is owed any more of
-// what was when it was asked for. Most aborts of schedules of trees are of trees.
+// abort asks a node for an abort. Once it is granted, all submissions that were unsettled at the
+// request have settled. In the Trees profile most aborts are of trees.
 func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	if w.Profile == Trees && schedule.Draw(w.Seed, "abort", at.ID, w.aborts.Next(at.ID))%4 != 0 {
 		w.abortTree(ctx, m, at)
@@ -310,7 +309,6 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	w.abortEnds(ctx, m, at, asked, granted, err)
 }
 
-// abortEnds checks the answer to an abort.
 func (w *world) abortEnds(ctx context.Context, m *member, at conversation.Address, asked *abortCall, granted bool, err error) {
 	var left []conversation.SubmissionID
 	free := false
@@ -318,17 +316,17 @@ func (w *world) abortEnds(ctx context.Context, m *member, at conversation.Addres
 		left, free = w.ledger.ended(asked)
 	}
 	w.apart("abort", at.ID, callerOf(ctx))
-	w.trace.Add(m.id, "abort of %s, owed %v: %v, %v", at.ID, asked.owed, granted, m.lastWords(err))
+	w.trace.Add(m.id, "abort of %s, unsettled %v: %v, %v", at.ID, asked.unsettled, granted, m.traced(err))
 	switch {
-	case m.life.Err() != nil || ctx.Err() != nil, refusal(err), conversation.CodeOf(err) == conversation.CodeAbortUnknown:
+	case m.ctx.Err() != nil || ctx.Err() != nil, refusal(err), conversation.CodeOf(err) == conversation.CodeAbortUnknown:
 	case err != nil:
-		w.trace.Violate(m.id, "an abort ends with %v", err)
+		w.trace.Violate(m.id, "abort: got unexpected %v", err)
 	case len(left) > 0 && (granted || asked.trees):
-		w.trace.Violate(m.id, "an abort was granted and has not ended %v", left)
+		w.trace.Violate(m.id, "abort was granted, but %v are unsettled", left)
 	case granted:
 		w.trace.Did("abort")
 	case !free:
-		w.trace.Violate(m.id, "an abort has found nothing, and all the time the log owed something, at first %v", asked.owed)
+		w.trace.Violate(m.id, "abort found nothing, but submissions were unsettled throughout, at first %v", asked.unsettled)
 	default:
 		w.trace.Did("abort without effect")
 	}

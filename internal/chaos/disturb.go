@@ -29,7 +29,7 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
 		case n < crashes:
 			w.await(ctx, slot, rng)
 			if w.Profile == Journals && rng.IntN(2) == 0 {
-				length = w.pendingTime // for good
+				length = w.pendingTime // permanently
 			}
 			w.absence(ctx, slot, rng, length)
 		case crashes > 0 && n < crashes+drains:
@@ -48,8 +48,8 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
 	}
 }
 
-// absence crashes a slot, sometimes another at the same time, and restarts them
-// after a while unless ctx ends. Shortcuts may be damaged meanwhile.
+// absence crashes a slot, sometimes another at the same time, and restarts them after length unless
+// ctx ends. It may corrupt caches in between.
 func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length time.Duration) {
 	gone := []int{slot}
 	if other := (slot + 1 + rng.IntN(slots-1)) % slots; rng.IntN(3) == 0 {
@@ -88,7 +88,7 @@ func (w *world) outages(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// await waits for a bad moment to disturb a slot, but not for long, and counts it.
+// await waits up to four seconds for a chosen moment at a slot, and counts it.
 func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 	m := w.strikes[rng.IntN(len(w.strikes))]
 	if m == anyTime {
@@ -96,7 +96,7 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 	}
 	select {
 	case <-w.at(slot).link.next(m):
-		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
+		if rng.IntN(2) == 0 { // By then the node has received the answer and acted on it.
 			schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 100*time.Millisecond))
 		}
 		w.trace.Did("struck when " + string(m))
@@ -114,13 +114,13 @@ func (w *world) believe(slot int, rng *rand.Rand) {
 	w.trace.Add(fmt.Sprint("slot-", slot), "believes %+v", v)
 }
 
-// cached reports whether an object of a conversation is a shortcut that the log can
-// do without: the head, a checkpoint or a page of closed history.
+// cached reports whether an object is a cache that can be rebuilt from the log: the head, a
+// checkpoint, or a page of closed history.
 func cached(key string) bool {
 	return slices.Contains([]storage.ObjectKind{storage.KindHead, storage.KindCheckpoint, storage.KindPage}, storage.KindOf(key))
 }
 
-// damage spoils some of the shortcuts, as bad disks and careless people do.
+// damage corrupts or deletes some of the caches.
 func (w *world) damage(ctx context.Context, rng *rand.Rand) {
 	for _, at := range w.addresses {
 		if rng.IntN(2) == 0 {
@@ -162,7 +162,7 @@ func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
 	return w.Store.Put(ctx, key, storage.Bytes(data))
 }
 
-// cacheRead counts a read of a shortcut that the bucket has answered, nil for none.
+// cacheRead counts a read of a cache. body is nil if the object is missing.
 func (w *world) cacheRead(key string, body []byte) {
 	name, _ := storage.ParseKey(key)
 	sum := sha256.Sum256(body)
@@ -177,31 +177,31 @@ func (w *world) cacheRead(key string, body []byte) {
 	}
 }
 
-// A deadly conversation is one whose opening ends the process: in every fourth schedule about
-// journals the first one becomes so, and is mended when all else is quiet.
+// Opening a deadly conversation crashes the process. In every fourth schedule of journals the first
+// conversation becomes deadly; it is repaired after all other faults have ended.
 
-// opensDeadly reports whether a request begins to read the log of the deadly conversation,
-// which kills who sends it.
+// opensDeadly reports whether a request begins to read the log of the deadly conversation, and kills
+// the process that sends it.
 func (w *world) opensDeadly(l *link, o op) bool {
 	if !w.deadly.Load() || o.method != "LIST" || o.key != storage.FolderOf(address(0).Key())+"log/" || o.after != "" {
 		return false
 	}
 	if l.kill() {
-		w.dying.Go(func() { w.die(l.slot, l.member) })
+		w.deaths.Go(func() { w.crashDeadly(l.slot, l.member) })
 	}
 	return true
 }
 
-// die ends an incarnation that has opened what it should not, and starts the next of its
-// slot after a while.
-func (w *world) die(slot int, member string) {
-	w.trace.Did("died of a conversation")
+// crashDeadly ends an incarnation that has opened the deadly conversation, and restarts its slot after a
+// while.
+func (w *world) crashDeadly(slot int, member string) {
+	w.trace.Did("crashed by a conversation")
 	w.apart("die", member)
 	w.slots[slot].turn <- struct{}{}
 	defer func() { <-w.slots[slot].turn }()
 	m := w.at(slot)
 	if m.id != member || m.gone.Load() {
-		return // It died of something else meanwhile.
+		return // Another fault has ended it already.
 	}
 	w.crash(slot)
 	time.Sleep(schedule.Between(schedule.Draw(w.Seed, "dead", member), 100*time.Millisecond, 2*time.Second))
@@ -210,7 +210,7 @@ func (w *world) die(slot int, member string) {
 	}
 }
 
-func (w *world) sicken(ctx context.Context, _ *rand.Rand) {
+func (w *world) makeDeadly(ctx context.Context, _ *rand.Rand) {
 	rng := w.rng("deadly")
 	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.pendingTime)) == nil {
 		w.trace.Add("", "the first conversation is deadly")
@@ -218,11 +218,11 @@ func (w *world) sicken(ctx context.Context, _ *rand.Rand) {
 	}
 }
 
-// convalesce mends the deadly conversation and puts back what is quarantined.
-func (w *world) convalesce(ctx context.Context) {
-	w.trace.Add("", "the first conversation is mended")
+// repairDeadly repairs the deadly conversation and puts back all quarantined conversations.
+func (w *world) repairDeadly(ctx context.Context) {
+	w.trace.Add("", "the first conversation is repaired")
 	w.deadly.Store(false)
-	for _, key := range w.aside(ctx) {
+	for _, key := range w.quarantined(ctx) {
 		what := quarantineInnocent
 		if key == address(0).Key() {
 			what = "quarantined"
@@ -234,8 +234,8 @@ func (w *world) convalesce(ctx context.Context) {
 	}
 }
 
-func (w *world) aside(ctx context.Context) []conversation.Key {
+func (w *world) quarantined(ctx context.Context) []conversation.Key {
 	keys, err := storage.ListQuarantine(ctx, w.Store)
-	w.trace.ViolateIf(err != nil, "", "list what is quarantined: %v", err)
+	w.trace.ViolateIf(err != nil, "", "list quarantine: %v", err)
 	return keys
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// ledger knows what was sent to the logs, what landed and in which order, and
-// when a claim was acknowledged to its writer.
+// ledger records the batches sent to the logs, the order in which they landed, and when a claim was
+// acknowledged to its writer.
 type ledger struct {
 	trace *schedule.Trace
 
 	started schedule.Counter[conversation.CallID]
-	writes  schedule.Counter[string]           // of data that its source knows to have its place
-	sources schedule.Counter[string]           // how often data was written under a name
-	unread  schedule.Counter[conversation.Key] // reads of pages of history that came to nothing, for want of which a model call may fail
+	writes  schedule.Counter[string]           // of data whose source knows its offset
+	sources schedule.Counter[string]           // writes of data by name
+	unread  schedule.Counter[conversation.Key] // failed reads of history pages, which may fail a model call
 	freed   schedule.Counter[string]           // deletions of batches, by key
 
 	mu       sync.Mutex
@@ -29,48 +29,48 @@ type ledger struct {
 	logs     map[conversation.Key]*landedLog
 	claims   map[storage.Nonce]*claim
 	attempts map[attemptID]startedAttempt
-	calls    map[conversation.CallID]bool // whose records have landed
+	calls    map[conversation.CallID]bool // with a durable record
 	failures map[conversation.SubmissionID]failed
 
 	trees   map[conversation.TreeRef]*landedTree
 	members map[conversation.SubmissionID]*treeMember
 }
 
-// landedTree is what has landed of a tree of dispatches in the log of its root.
+// landedTree is the landed state of a tree of dispatches in the log of its root.
 type landedTree struct {
 	closed  bool
 	counted conversation.TreeCounted // the largest totals
 }
 
-// treeMember is a submission that has landed, of the tree that it began or belongs to.
+// treeMember is a landed submission of a tree, the root included.
 type treeMember struct {
 	tree    conversation.TreeRef
 	settled bool
 	calls   int           // of models
-	ran     time.Duration // when a model was last called for it by a writer that no other had replaced
+	ran     time.Duration // last model call by a writer that was not replaced
 }
 
 type landedLog struct {
 	at      conversation.Address
 	batches map[int64]landing
-	settled map[conversation.SubmissionID]bool // by what was admitted
+	settled map[conversation.SubmissionID]bool // by admitted submission
 	aborts  []*abortCall
 }
 
-// failed is what a model has refused to a submission.
+// failed counts the failed model calls of a submission.
 type failed struct {
-	good bool // for good
+	good bool // permanently
 	row  int  // calls in a row
 }
 
-// abortCall is a request to abort, from when it was made until it was answered.
+// abortCall is a request to abort, from the request to its answer.
 type abortCall struct {
-	log      *landedLog
-	trees    bool                        // it is of the trees that began in the conversation
-	owed     []conversation.SubmissionID // when it was made, that of the trees included
-	answered time.Duration               // 0 before
-	from, to int
-	free     bool // the log has owed nothing at some time in between
+	log       *landedLog
+	trees     bool                        // also aborts the trees rooted in the conversation
+	unsettled []conversation.SubmissionID // unsettled at the request, tree members included
+	answered  time.Duration               // 0 before
+	from, to  int
+	free      bool // no submission was unsettled at some time in between
 }
 
 type landing struct {
@@ -84,16 +84,16 @@ type claim struct {
 	member   string
 	conv     conversation.Key
 	seq      int64
-	answered int // landings counted when the last answer to it came, -1 before
+	answered int // landing count at its last answer, -1 before
 }
 
-// attemptID is what a model call is for.
+// attemptID identifies the attempt of a model call.
 type attemptID struct {
 	submission conversation.SubmissionID
 	attempt    int
 }
 
-// startedAttempt is where a log says that an attempt has started.
+// startedAttempt is the place of an attempt_started record.
 type startedAttempt struct {
 	nonce storage.Nonce
 	seq   int64
@@ -107,7 +107,7 @@ func newLedger(t *schedule.Trace) *ledger {
 	}
 }
 
-// log returns what has landed of a log; l.mu is held.
+// log returns the landed state of a log; l.mu is held.
 func (l *ledger) log(conv conversation.Key) *landedLog {
 	if l.logs[conv] == nil {
 		l.logs[conv] = &landedLog{batches: map[int64]landing{}, settled: map[conversation.SubmissionID]bool{}}
@@ -115,15 +115,14 @@ func (l *ledger) log(conv conversation.Key) *landedLog {
 	return l.logs[conv]
 }
 
-// sent notes what a node says about itself in a batch, before it can land. It returns nil for
-// what is none.
+// sent records a batch before it can land. It returns nil for bytes that are no batch of that key.
 func (l *ledger) sent(member, key string, body []byte) *storage.Batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name, err := storage.ParseKey(key)
 	b, bad := storage.DecodeBatch(body, 0)
 	if err != nil || bad != nil || b.Seq != name.First {
-		l.trace.Violate(member, "sends %s, which is not that batch", key)
+		l.trace.Violate(member, "PUT %s: body is not that batch", key)
 		return nil
 	}
 	if b.First && l.claims[b.Nonce] == nil {
@@ -133,16 +132,16 @@ func (l *ledger) sent(member, key string, body []byte) *storage.Batch {
 }
 
 func (l *ledger) landed(key string, b *storage.Batch) {
-	name, _ := storage.ParseKey(key) // sent has looked
+	name, _ := storage.ParseKey(key) // checked by sent
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log := l.log(name.Conv)
 	old, again := log.batches[b.Seq]
-	switch { // A compaction has freed the key: the same batch may take it, or a claim on a stale view, which is no part of the log.
+	switch { // A compaction has freed the key. The same batch may take it again, or a claim on a stale view, which is not part of the log.
 	case again && (l.freed.Count(key) == 0 || old.hash != b.Hash && !b.First):
 		l.trace.Violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
 	case again && old.hash != b.Hash:
-		l.trace.Add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
+		l.trace.Add("store", "%s was compacted and reused by a claim of %s", key, b.Nonce)
 		l.trace.Did("key taken again")
 	}
 	if again {
@@ -165,7 +164,7 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 			log.settled[r.Submission] = false
 		case *conversation.SubmissionSettled:
 			log.settled[r.Submission] = true
-			if len(log.owed()) == 0 { // If only until the next record: aborts have their places between records.
+			if len(log.unsettled()) == 0 { // Even if only until the next record: aborts are placed between records.
 				for _, c := range log.aborts {
 					c.free = c.free || c.to == math.MaxInt
 				}
@@ -175,17 +174,17 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	l.trace.Add("store", "%.6s/%d by %s first=%v: %s", name.Conv, b.Seq, b.Nonce, b.First, strings.Join(names, " "))
 }
 
-func (l *landedLog) owed() (owed []conversation.SubmissionID) {
+func (l *landedLog) unsettled() (unsettled []conversation.SubmissionID) {
 	for id, settled := range l.settled {
 		if !settled {
-			owed = append(owed, id)
+			unsettled = append(unsettled, id)
 		}
 	}
-	slices.Sort(owed)
-	return owed
+	slices.Sort(unsettled)
+	return unsettled
 }
 
-// answered notes that the sender of a batch got an answer which settles its fate.
+// answered records that the sender of a batch got a definite answer.
 func (l *ledger) answered(b *storage.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,11 +199,11 @@ func (l *ledger) model(member string, id attemptID) error {
 	start, ok := l.attempts[id]
 	nonce, c := start.nonce, l.claims[start.nonce]
 	if !ok || c == nil || c.member != member {
-		return fmt.Errorf("model call for %s, attempt %d, which has not landed for this node", id.submission, id.attempt)
+		return fmt.Errorf("model call for %s, attempt %d: the attempt has not landed for this node", id.submission, id.attempt)
 	}
 	batches := l.log(c.conv).batches
 	if batches[c.seq].nonce != nonce || batches[start.seq].nonce != nonce {
-		return fmt.Errorf("model call by %s, whose claim %d or attempt %d is not in the log of %.6s", nonce, c.seq, start.seq, c.conv)
+		return fmt.Errorf("model call by %s: claim %d or attempt %d is not in the log of %.6s", nonce, c.seq, start.seq, c.conv)
 	}
 	replaced := false
 	for seq, b := range batches {
@@ -228,7 +227,7 @@ func (l *ledger) tool(id conversation.CallID) error {
 	defer l.mu.Unlock()
 	switch {
 	case !l.calls[id]:
-		return fmt.Errorf("tool call %s runs and is not durable", id)
+		return fmt.Errorf("tool call %s runs before it is durable", id)
 	case before > 0:
 		return fmt.Errorf("tool call %s runs %d times", id, before+1)
 	}
@@ -236,7 +235,7 @@ func (l *ledger) tool(id conversation.CallID) error {
 	return nil
 }
 
-// failed notes that the n-th call for a step fails.
+// failed records that the n-th call for a step fails.
 func (l *ledger) failed(id conversation.SubmissionID, n int, passing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,24 +247,24 @@ func (l *ledger) abort(conv conversation.Key) *abortCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log := l.log(conv)
-	c := &abortCall{log: log, owed: log.owed(), from: l.now, to: math.MaxInt}
-	c.free = len(c.owed) == 0
+	c := &abortCall{log: log, unsettled: log.unsettled(), from: l.now, to: math.MaxInt}
+	c.free = len(c.unsettled) == 0
 	log.aborts = append(log.aborts, c)
 	return c
 }
 
-// ended notes that an abort is answered. It returns what is left of what was owed, and whether nothing was
-// at some time since it was asked for.
+// ended records the answer to an abort. It returns the submissions it should have ended that are still
+// unsettled, and whether none was unsettled at some time since the request.
 func (l *ledger) ended(c *abortCall) (left []conversation.SubmissionID, free bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.to, c.answered = l.now, l.trace.Now()
-	return slices.DeleteFunc(slices.Clone(c.owed), func(id conversation.SubmissionID) bool {
+	return slices.DeleteFunc(slices.Clone(c.unsettled), func(id conversation.SubmissionID) bool {
 		return c.log.settled[id] || l.members[id] != nil && l.members[id].settled
 	}), c.free
 }
 
-// asked reports whether somebody wanted an abort, or one of trees, when a batch landed.
+// asked reports whether an abort, or one of trees, was requested when a batch landed.
 func (l *ledger) asked(conv conversation.Key, seq int64, trees bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +273,7 @@ func (l *ledger) asked(conv conversation.Key, seq int64, trees bool) bool {
 	return slices.ContainsFunc(log.aborts, func(c *abortCall) bool { return c.from < at && at <= c.to && (c.trees || !trees) })
 }
 
-// landedOfTree notes what a record means for trees of dispatches; l.mu is held.
+// landedOfTree applies a record to the trees of dispatches; l.mu is held.
 func (l *ledger) landedOfTree(log *landedLog, r conversation.Record) {
 	switch r := r.(type) {
 	case *conversation.ConversationCreated:
@@ -306,7 +305,7 @@ func (l *ledger) landedOfTree(log *landedLog, r conversation.Record) {
 	}
 }
 
-// tree returns what has landed of a tree; l.mu is held.
+// tree returns the landed state of a tree; l.mu is held.
 func (l *ledger) tree(ref conversation.TreeRef) *landedTree {
 	if l.trees[ref] == nil {
 		l.trees[ref] = &landedTree{}
@@ -314,7 +313,7 @@ func (l *ledger) tree(ref conversation.TreeRef) *landedTree {
 	return l.trees[ref]
 }
 
-// treeOf returns whether the tree of a submission is closed, and what it has used.
+// treeOf returns whether the tree of a submission is closed, and its counted usage.
 func (l *ledger) treeOf(id conversation.SubmissionID) (closed bool, used conversation.TreeCounted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -332,23 +331,23 @@ func (l *ledger) overspent(id conversation.SubmissionID) bool {
 	return used.Submissions >= treeSubmissions || used.Dollars >= treeDollars
 }
 
-// abortTree notes an abort of the trees that began in a conversation.
+// abortTree records a request to abort the trees that began in a conversation.
 func (l *ledger) abortTree(at conversation.Address) *abortCall {
 	c := l.abort(at.Key())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.trees = true
 	for id, m := range l.members {
-		if m.tree.Root == at && !m.settled && !slices.Contains(c.owed, id) {
-			c.owed = append(c.owed, id)
+		if m.tree.Root == at && !m.settled && !slices.Contains(c.unsettled, id) {
+			c.unsettled = append(c.unsettled, id)
 		}
 	}
-	slices.Sort(c.owed)
+	slices.Sort(c.unsettled)
 	return c
 }
 
-// runsAfter returns when a model was last called for a submission whose tree was closed at a landing, and whether an
-// abort of the tree had been answered by then.
+// runsAfter returns the time of the last model call for a submission whose tree was closed at a
+// landing, and whether an abort of the tree had been answered before it.
 func (l *ledger) runsAfter(id conversation.SubmissionID, root conversation.Key, closed int) (ran time.Duration, after bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -360,7 +359,7 @@ func (l *ledger) runsAfter(id conversation.SubmissionID, root conversation.Key, 
 	})
 }
 
-// callsFor returns how often a model was called for a submission.
+// callsFor returns the number of model calls for a submission.
 func (l *ledger) callsFor(id conversation.SubmissionID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestDeniedAborts shows when an abort may find nothing: the log must have owed
-// nothing at some place between the question and the answer.
+// An abort may find nothing only if the log had no unsettled submission at some place between the
+// request and the answer.
 func TestDeniedAborts(t *testing.T) {
 	admit := func(id conversation.SubmissionID) conversation.Record {
 		return &conversation.SubmissionAdmitted{Submission: id, Message: "msg_1", Key: string(id), Delivery: conversation.Delivery{Kind: conversation.KindUser}}
@@ -24,7 +24,7 @@ func TestDeniedAborts(t *testing.T) {
 	}{
 		"no conversation":              {nil, nil, true},
 		"all is settled":               {batches{{admit("a")}, {settle("a")}}, batches{{admit("b")}}, true},
-		"something is owed":            {batches{{admit("a")}}, nil, false},
+		"unsettled submission":         {batches{{admit("a")}}, nil, false},
 		"something else is settled":    {batches{{admit("a")}, {admit("b")}}, batches{{settle("a")}}, false},
 		"it settles meanwhile":         {batches{{admit("a")}}, batches{{settle("a")}, {admit("b")}}, true},
 		"it settles as the next comes": {batches{{admit("a")}}, batches{{settle("a"), admit("b")}}, true},
@@ -44,7 +44,7 @@ func TestDeniedAborts(t *testing.T) {
 			call := l.abort(at)
 			land(c.meanwhile)
 			if _, got := l.ended(call); got != c.want {
-				t.Errorf("denied rightly: %v, want %v", got, c.want)
+				t.Errorf("ended() free = %v, want %v", got, c.want)
 			}
 			if v := l.trace.Report().Violation; v != "" {
 				t.Error(v)
@@ -53,7 +53,6 @@ func TestDeniedAborts(t *testing.T) {
 	}
 }
 
-// batchOf is a batch with records.
 func batchOf(t *testing.T, seq int64, records []conversation.Record) *storage.Batch {
 	t.Helper()
 	lines, err := conversation.EncodeRecords(nil, records)

@@ -16,17 +16,17 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// slot is a place where one incarnation of a node follows the other.
+// slot is a node of the cluster; its incarnations follow one another.
 type slot struct {
-	turn   chan struct{} // held by who disturbs it
+	turn   chan struct{} // held during a disturbance
 	member atomic.Pointer[member]
 	view   atomic.Pointer[view]
 }
 
-// view is what a slot believes about the others.
+// view is the membership view of a slot.
 type view struct {
-	alone bool        // it believes to own everything
-	blind [slots]bool // it believes these to be gone
+	alone bool        // the slot believes that it owns everything
+	blind [slots]bool // slots believed to be gone
 }
 
 // member is one incarnation of a slot.
@@ -34,13 +34,13 @@ type member struct {
 	id   string
 	node Node
 	link *link
-	life context.Context // ends when the process dies or has ended
+	ctx  context.Context // ends when the process crashes or exits
 	end  context.CancelFunc
-	stop context.CancelFunc // asks for an orderly end
+	stop context.CancelFunc // requests a graceful shutdown
 	done chan struct{}      // closed when Run has returned
-	err  error              // of Run
+	err  error              // result of Run
 
-	leaving, gone atomic.Bool // asked for an orderly end; not there any more
+	leaving, gone atomic.Bool // shutdown requested; process gone
 }
 
 func (w *world) start(slot int) error {
@@ -65,7 +65,7 @@ func (w *world) start(slot int) error {
 		return fmt.Errorf("build node %s: %w", m.id, err)
 	}
 	var serving context.Context
-	m.life, m.end = context.WithCancel(context.Background())
+	m.ctx, m.end = context.WithCancel(context.Background())
 	serving, m.stop = context.WithCancel(context.Background())
 	w.mu.Lock()
 	w.all = append(w.all, m)
@@ -90,7 +90,7 @@ func (w *world) restart(slot int) {
 	}
 }
 
-// logged takes the lines that a member logs while it lives.
+// logged copies the log lines of a running member into the trace.
 type logged struct {
 	trace *schedule.Trace
 	*member
@@ -103,7 +103,7 @@ func (l *logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// shorten leaves out of a log line what differs from run to run: the time, and stacks.
+// shorten drops log attributes that differ between runs: the time and stacks.
 func shorten(_ []string, a slog.Attr) slog.Attr {
 	if first, _, cut := strings.Cut(a.Value.String(), "\n"); cut {
 		return slog.String(a.Key, first)
@@ -114,7 +114,7 @@ func shorten(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// entropy returns a node's randomness: a stream per purpose, new at every call.
+// entropy returns a node's random stream for one purpose. Every call starts the stream anew.
 func (w *world) entropy(member, purpose string) io.Reader {
 	calls := w.entropies.Next(member+" "+purpose) + 1
 	var key [32]byte
@@ -124,22 +124,20 @@ func (w *world) entropy(member, purpose string) io.Reader {
 	return rand.NewChaCha8(key)
 }
 
-// crash ends the present incarnation of a slot: from now on nothing of it reaches
-// anybody, except what is under way already. It takes no time: what the dead does to
-// come to its end is waited for by Run.
+// crash ends the current incarnation of a slot at once: from now on only requests already in flight
+// have effects. Run waits for its goroutines to return.
 func (w *world) crash(slot int) {
 	m := w.at(slot)
 	m.gone.Store(true)
 	w.trace.Did("crash")
 	w.trace.Add(m.id, "crashes")
 	m.link.kill()
-	m.end() // Its callers are to learn of its death, not of how it dies.
+	m.end() // Callers must see that it crashed, not how.
 	m.node.Kill()
 	m.stop()
 }
 
-// drain ends the present incarnation of a slot in an orderly way. It may take too
-// long for those who wait for it.
+// drain shuts down the current incarnation of a slot gracefully, with a random deadline.
 func (w *world) drain(slot int, rng *rand.Rand) {
 	m := w.at(slot)
 	m.leaving.Store(true)
@@ -162,10 +160,10 @@ func (w *world) drain(slot int, rng *rand.Rand) {
 	w.checkEnd(m)
 }
 
-// checkEnd checks that a node that came to serve, and lives, ends in an orderly way. One that
-// gives up on its start is within its rights while the bucket does not answer.
+// checkEnd checks that a serving node that was not crashed shuts down without error. A node may
+// abandon its start while the bucket does not answer.
 func (w *world) checkEnd(m *member) {
-	w.trace.ViolateIf(closed(m.node.Ready()) && m.err != nil && !m.link.dead.Load(), m.id, "the orderly end is %v", m.err)
+	w.trace.ViolateIf(closed(m.node.Ready()) && m.err != nil && !m.link.dead.Load(), m.id, "shutdown: %v", m.err)
 }
 
 func closed(c <-chan struct{}) bool {
@@ -183,10 +181,10 @@ func (w *world) pause(slot int, on bool) {
 	m.link.pause(on)
 }
 
-// at is the newest incarnation of a slot.
+// at returns the newest incarnation of a slot.
 func (w *world) at(slot int) *member { return w.slots[slot].member.Load() }
 
-// pick returns a live incarnation, the one of the slot if it lives; nil if none does.
+// pick returns a running incarnation, preferring the one of the slot; nil if there is none.
 func (w *world) pick(slot int) *member {
 	for i := range slots {
 		if m := w.at((slot + i) % slots); m != nil && !m.gone.Load() {
@@ -218,22 +216,21 @@ func (w *world) owner(slot int, conv string) string {
 	return id
 }
 
-// call is a call to a node that its caller waits for so long: its context ends with the
-// node's life, too.
+// call returns the context of a call to the node: it ends after wait, or when the node's process ends.
 func (m *member) call(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
-	stop := context.AfterFunc(m.life, cancel)
+	stop := context.AfterFunc(m.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
 	}
 }
 
-// lastWords is an error as a trace has it: which of several a node gives as it dies is
-// up to the scheduler of goroutines.
-func (m *member) lastWords(err error) error {
-	if err != nil && m.life.Err() != nil {
-		return m.life.Err()
+// traced returns the error for the trace. The scheduler of goroutines decides which error a
+// crashing node returns, so the error of its context replaces all of them.
+func (m *member) traced(err error) error {
+	if err != nil && m.ctx.Err() != nil {
+		return m.ctx.Err()
 	}
 	return err
 }
@@ -243,13 +240,13 @@ func (w *world) updates(ctx context.Context, m *member, at conversation.Address,
 	return m.node.Reader().Updates(ctx, at, after, limit)
 }
 
-// read ends a read: one that its caller has left ends at once.
+// read checks that a cancelled read ended at once.
 func (w *world) read(ctx context.Context, m *member, began time.Time) {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() != nil {
-		w.trace.Did("read left")
+		w.trace.Did("read cancelled")
 		if late := min(time.Since(end), time.Since(began)); late > 0 {
-			w.trace.Violate(m.id, "a read goes on for %v after %s has left", late, callerOf(ctx))
+			w.trace.Violate(m.id, "read returned %v after its cancellation by %s", late, callerOf(ctx))
 		}
 	}
-	w.apart("read", callerOf(ctx)) // Others have waited for the same.
+	w.apart("read", callerOf(ctx)) // Other callers have waited for the same result.
 }

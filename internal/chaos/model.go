@@ -19,8 +19,8 @@ const (
 	modelSpec = "scripted/model"
 )
 
-// model is the provider as one node reaches it. What it says depends on the seed,
-// the delivery and the step only; whether it gets to say it, on the call as well.
+// model is the provider as seen by one node. Its content depends only on the seed, the delivery and
+// the step. Whether a call succeeds depends on the call, too.
 type model struct {
 	*world
 	link  *link
@@ -34,7 +34,7 @@ func newProviders(w *world, l *link) (*providers.Registry, error) {
 	return reg, reg.RegisterProvider("scripted", r)
 }
 
-// What goes wrong with a model call.
+// Faults of a model call.
 const (
 	fine       = ""
 	overloaded = "overloaded"    // before the first event
@@ -42,13 +42,13 @@ const (
 	ends       = "cut short"     // in mid-stream, without its end
 	mute       = "mute"          // from the start
 	falls      = "fallen silent" // in mid-stream
-	refused    = "refused"       // for good
+	refused    = "refused"       // permanently
 )
 
-// passing are the troubles that are worth another try.
+// passing returns the faults that are worth a retry.
 func passing() []string { return []string{overloaded, breaks, ends, mute, falls} }
 
-// trouble decides what goes wrong with the n-th call for a step.
+// trouble chooses the fault of the n-th call for a step.
 func (m *model) trouble(body string, step, n int) string {
 	d := schedule.Draw(m.Seed, "trouble", body, step)
 	if isBrief(body) || spreads(body) {
@@ -58,7 +58,7 @@ func (m *model) trouble(body string, step, n int) string {
 		return refused
 	}
 	every := uint64(8)
-	if d%16 == 1 { // a vendor that is down for a while
+	if d%16 == 1 { // the vendor is down for a while
 		every = 1
 	}
 	if d := schedule.Draw(m.Seed, "trouble", body, step, n); d%every == 0 {
@@ -67,8 +67,7 @@ func (m *model) trouble(body string, step, n int) string {
 	return fine
 }
 
-// Stream implements providers.Protocol. Whoever takes an event has done with it
-// before the next comes.
+// Stream implements providers.Protocol. The consumer is done with an event before the next is yielded.
 func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
 	events := providers.NewStream(ctx, spec, func(out *providers.Assembler) error { return m.reply(ctx, out, req) })
 	return func(yield func(providers.Event, error) bool) {
@@ -121,7 +120,7 @@ func (m *model) reply(ctx context.Context, out *providers.Assembler, req provide
 	return m.answer(ctx, out, body, step, bad)
 }
 
-// look reads the images of the newest user message.
+// look checks the images of the newest user message.
 func (m *model) look(ctx context.Context, req providers.Request, body string) error {
 	for _, msg := range req.Messages {
 		if msg.Role != providers.RoleUser || len(msg.Parts) < 2 {
@@ -132,7 +131,7 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 		}
 		image, ok := msg.Parts[1].(providers.Image)
 		if !ok {
-			m.trace.Violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
+			m.trace.Violate(m.link.member, "model got %T for the attachment of %s", msg.Parts[1], body)
 			return nil
 		}
 		data, err := whole(image.Content.Open(ctx))
@@ -141,21 +140,21 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 				m.link.member, "the image of %s cannot be read: %v", body, err)
 			return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
 		}
-		m.trace.ViolateIf(!bytes.Equal(data, picture(m.Seed, body)), m.link.member, "the model is shown another image for %s", body)
+		m.trace.ViolateIf(!bytes.Equal(data, picture(m.Seed, body)), m.link.member, "model got a wrong image for %s", body)
 		m.trace.Did("image seen by a model")
 	}
 	return nil
 }
 
-// longWait is how long a vendor asks to wait at most.
+// longWait is the largest Retry-After of the vendor.
 const longWait = 40 * time.Second
 
-// answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
+// answer streams reasoning, text and calls, with pauses, until a fault ends it.
 func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad string) error {
 	d := func(what string) uint64 { return schedule.Draw(m.Seed, "model", what, body, step) }
 	longest := 150 * time.Millisecond
 	if isBrief(body) {
-		longest *= 10 // It has little to say, and somebody may die meanwhile.
+		longest *= 10 // Journals: the answer is short, so leave time for a crash in between.
 	}
 	pause := func(what string) error {
 		return schedule.Sleep(ctx, schedule.Between(d(what), 5*time.Millisecond, longest))
@@ -168,7 +167,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 		err := &providers.Error{Kind: providers.KindOverloaded, Provider: "scripted", Status: 529}
 		if d("asks to wait")%8 == 0 {
 			m.trace.Did("vendor asked to wait")
-			err.RetryAfter = longWait // the turn is put away
+			err.RetryAfter = longWait // suspends the turn
 		}
 		return err
 	case refused:
@@ -208,7 +207,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 	return nil
 }
 
-// finish ends an answer with calls: the id, the tool and the arguments of each.
+// finish ends an answer with calls, given as id, tool and arguments.
 func finish(out *providers.Assembler, calls ...[3]string) {
 	done := providers.Done{StopReason: providers.StopStop, Usage: providers.Usage{Input: 1, Output: 1}}
 	for _, c := range calls {
@@ -225,7 +224,7 @@ func (m *model) call(body string, step int, i uint64) (name, args string) {
 		millis += 1500 // slow
 	}
 	args = fmt.Sprintf(`{"millis":%d,"writes":%d}`, millis, writes)
-	if i == 1 { // It begins with another, and must not end with that.
+	if i == 1 { // The step begins with another output and must not end with this one.
 		return "work", args
 	}
 	switch d % 16 {
@@ -239,7 +238,7 @@ func (m *model) call(body string, step int, i uint64) (name, args string) {
 	return "work", args
 }
 
-// lastStep is the step after which the model has nothing to ask.
+// lastStep returns the last step, which makes no calls.
 func lastStep(seed uint64, body string) int {
 	switch {
 	case isBrief(body), isLeaf(body):
@@ -250,7 +249,7 @@ func lastStep(seed uint64, body string) int {
 	return []int{1, 1, 1, 2, 2, 3}[schedule.Draw(seed, "steps", body)%6]
 }
 
-// words is what the model says in a step, piece by piece.
+// words returns the text of a step in pieces.
 func words(seed uint64, body string, step int) []string {
 	var out []string
 	pieces := 1 + schedule.Draw(seed, "words", body, step)%3
@@ -263,12 +262,12 @@ func words(seed uint64, body string, step int) []string {
 	return out
 }
 
-// said is what the model says in a step.
+// said returns the text of a step.
 func said(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
 }
 
-// answerByCall asks for one call, and ends in the step after it.
+// answerByCall makes one call and ends in the step after it.
 func (m *model) answerByCall(ctx context.Context, out *providers.Assembler, req providers.Request, body, tool, arguments string) error {
 	step, asked := 1, [][3]string{{body, tool, arguments}}
 	for _, msg := range req.Messages {

@@ -19,53 +19,51 @@ import (
 
 var (
 	errReset = errors.New("simulated: connection reset")
-	errDead  = errors.New("simulated: process is dead")
+	errDead  = errors.New("simulated: process crashed")
 )
 
-// journalRoot is where journals are.
 const journalRoot = "pending/"
 
 type op struct {
-	member, method, key string // the key of a LIST is its prefix
-	after               string // what a LIST starts after
-	caller              string // on whose behalf, "" if a node acts by itself
-	attempt             int    // how many requests of all these came before
+	member, method, key string // a LIST has its prefix as key
+	after               string // start-after of a LIST
+	caller              string // the caller it serves, "" if the node acts on its own
+	attempt             int    // earlier requests that equal this one
 }
 
 func (o op) writes() bool { return o.method == http.MethodPut || o.method == http.MethodDelete }
 
-// id tells a request from all others of its schedule.
+// id distinguishes a request from all others of its schedule.
 func (o op) id() string { return fmt.Sprintln(o.member, o.method, o.key, o.after, o.caller, o.attempt) }
 
 func (o op) String() string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s #%d %s", o.method, o.key, o.after, o.attempt, o.caller)), " ")
 }
 
-// course is when a request arrives, how long its answer takes, and its fate.
+// course is the delay of a request, the delay of its answer, and its outcome.
 type course struct {
-	fate        schedule.Outcome
+	outcome     schedule.Outcome
 	there, back time.Duration
-	late        time.Duration // until a delayed request, or a copy, lands
+	late        time.Duration // delay until a late request, or a copy, lands
 }
 
 type network struct {
 	*world
 	weather atomic.Pointer[weather]
 	late    schedule.Late
-	landing sync.Mutex // held while a request changes the store, so that the ledger knows the order
+	landing sync.Mutex // held while a request changes the store, so that the ledger has the order
 }
 
-// weather is the share of requests that something happens to, and the fate of all, delivered if there
-// is none.
+// weather is the rate of faults and, during an outage, the outcome of every request.
 type weather struct {
 	rate   float64
 	outage schedule.Outcome
 }
 
-// setOutage decides the fate of every request, or of none in particular.
+// setOutage sets the outcome of every request. Delivered ends the outage.
 func (n *network) setOutage(f schedule.Outcome) {
 	n.weather.Store(&weather{n.weather.Load().rate, f})
-	n.trace.Add("", "fate of all requests: %v", f)
+	n.trace.Add("", "outcome of all requests: %v", f)
 }
 
 func (n *network) course(o op) course {
@@ -74,53 +72,53 @@ func (n *network) course(o op) course {
 		return schedule.Between(schedule.Draw(n.Seed, what, id), from, to)
 	}
 	c := course{
-		fate: schedule.Delivered, there: draw("there", time.Millisecond, 40*time.Millisecond),
+		outcome: schedule.Delivered, there: draw("there", time.Millisecond, 40*time.Millisecond),
 		back: draw("back", time.Millisecond, 40*time.Millisecond), late: draw("late", 0, 25*time.Second),
 	}
 	weather := n.weather.Load()
 	if schedule.Share(schedule.Draw(n.Seed, "fate", id)) < n.Profile.rate(weather.rate, o) {
-		c.fate = schedule.Fault(schedule.Draw(n.Seed, "which", id))
+		c.outcome = schedule.Fault(schedule.Draw(n.Seed, "which", id))
 	}
-	if c.fate == schedule.Slow {
+	if c.outcome == schedule.Slow {
 		c.there = draw("slow", 500*time.Millisecond, 6*time.Second)
 	}
 	if weather.outage != schedule.Delivered {
-		c.fate = weather.outage
+		c.outcome = weather.outage
 	}
 	if !o.writes() {
-		c.fate = c.fate.Reads()
+		c.outcome = c.outcome.Reads()
 	}
-	if c.fate != schedule.Delivered {
-		n.trace.Did("fault: " + string(c.fate))
+	if c.outcome != schedule.Delivered {
+		n.trace.Did("fault: " + string(c.outcome))
 		if o.writes() && strings.HasPrefix(o.key, journalRoot) {
-			n.trace.Did("journal " + o.method + " " + string(c.fate))
+			n.trace.Did("journal " + o.method + " " + string(c.outcome))
 		}
 		if name, err := storage.ParseKey(o.key); o.method == http.MethodGet && err == nil && name.Kind == storage.KindPage {
 			n.ledger.unread.Next(name.Conv)
 		}
-		n.trace.Add(o.member, "%v: %v", c.fate, o)
+		n.trace.Add(o.member, "%v: %v", c.outcome, o)
 	}
 	return c
 }
 
-// heal ends the faults. What is still under way lands now, or never.
+// heal ends the faults. Late requests land now, or never.
 func (n *network) heal() {
 	n.weather.Store(&weather{0, schedule.Delivered})
 	n.late.Stop(func(_ int, id string) bool { return schedule.Draw(n.Seed, "drop", id)%3 == 0 })
 }
 
-// request is a call that can be performed again.
+// request is a call that can be repeated.
 type request struct {
 	*storagetest.Call
 	op    op
-	batch *storage.Batch // of the PUT of one
+	batch *storage.Batch // set for the PUT of a batch
 	again func(context.Context) error
 }
 
-// later lands a request nobody waits for after d.
+// later lands a request after d, without an answer.
 func (n *network) later(d time.Duration, r *request) {
 	n.late.After(d, &schedule.LateRequest{ID: r.op.id(), Who: r.op.member, What: r.op.String(), Land: func() string {
-		_ = n.land(context.Background(), r) // Nobody waits for it.
+		_ = n.land(context.Background(), r) // Its answer is dropped.
 		return ""
 	}})
 }
@@ -152,7 +150,7 @@ func (n *network) land(ctx context.Context, r *request) error {
 	return nil
 }
 
-// link is the network as one process sees it.
+// link is the network of one process.
 type link struct {
 	net      *network
 	slot     int
@@ -165,8 +163,8 @@ type link struct {
 	resume chan struct{} // non-nil while paused
 }
 
-// moment is a landing at which a disturbance does most harm: the store has it,
-// and the node does not know yet.
+// moment is a point at which a fault does most harm: the store has a write that the node does not yet
+// know of.
 type moment string
 
 const (
@@ -175,16 +173,16 @@ const (
 	batchLands   moment = "batch lands"
 	journalLands moment = "journal lands"
 	receiptSeen  moment = "receipt seen" // by a client
-	sweepReads   moment = "sweep reads"  // the journal of another, and nobody is asked yet
+	sweepReads   moment = "sweep reads"  // the journal of another node, before any probe
 )
 
-// watch is that somebody waits for a moment.
+// watch waits for a moment.
 type watch struct {
 	moment moment
 	come   chan struct{}
 }
 
-// next returns a channel that is closed when the moment comes. One is watched for at a time.
+// next returns a channel that is closed when the moment comes. A link has one watch at a time.
 func (l *link) next(m moment) <-chan struct{} {
 	w := &watch{m, make(chan struct{})}
 	l.watched.Store(w)
@@ -197,7 +195,7 @@ func (l *link) came(m moment) {
 	}
 }
 
-// has lets the moments come that are when a request has landed.
+// has signals the moments that a landed request brings about.
 func (l *link) has(r *request) {
 	switch o := r.op; {
 	case r.batch != nil:
@@ -212,14 +210,14 @@ func (l *link) has(r *request) {
 	}
 }
 
-// kill fails every request from now on, and reports whether the process lived.
+// kill fails every request from now on, and reports whether the process was running.
 func (l *link) kill() (lived bool) {
 	lived = l.dead.CompareAndSwap(false, true)
 	l.pause(false)
 	return lived
 }
 
-// pause holds up every request and every answer, or lets them go again.
+// pause holds every request and every answer, or releases them.
 func (l *link) pause(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +230,7 @@ func (l *link) pause(on bool) {
 	}
 }
 
-// pass waits until the process runs. What a pause has held up goes on one by one.
+// pass waits while the process is paused. A resumed process continues its requests one by one.
 func (l *link) pass(ctx context.Context, o op) error {
 	for held := false; ; {
 		l.mu.Lock()
@@ -278,7 +276,7 @@ func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
 	r := &request{Call: c, op: o, again: again}
 	way := l.net.course(o)
 	if o.method == http.MethodPut && storage.KindOf(o.key) == storage.KindBatch {
-		body, _ := c.Body() // Later has copied it.
+		body, _ := c.Body() // later has copied it.
 		r.batch = l.net.ledger.sent(l.member, o.key, body)
 	}
 	heard, lost := l.send(ctx, r, way)
@@ -294,10 +292,10 @@ func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
 	return heard
 }
 
-// send performs a request under its fate. Heard is what the store answers, lost why no
-// answer comes.
+// send performs a request with its outcome. It returns the answer of the store as heard, or the reason
+// for a missing answer as lost.
 func (l *link) send(ctx context.Context, r *request, c course) (heard, lost error) {
-	switch c.fate {
+	switch c.outcome {
 	case schedule.Delayed:
 		l.net.later(c.late, r)
 		return nil, cmp.Or(l.wait(ctx, r.op, c.there), os.ErrDeadlineExceeded)
@@ -309,13 +307,13 @@ func (l *link) send(ctx context.Context, r *request, c course) (heard, lost erro
 	began := time.Now()
 	if err := l.wait(ctx, r.op, c.there); err != nil {
 		if r.op.writes() {
-			l.net.later(max(c.there-time.Since(began), 0), r) // It left the process; nobody calls it back.
+			l.net.later(max(c.there-time.Since(began), 0), r) // It has left the process and cannot be recalled.
 		}
 		return nil, err
 	}
 	answer := l.net.land(ctx, r)
 	l.has(r)
-	switch c.fate {
+	switch c.outcome {
 	case schedule.Duplicated:
 		l.net.later(c.late, r)
 	case schedule.LostAnswer:
@@ -326,7 +324,7 @@ func (l *link) send(ctx context.Context, r *request, c course) (heard, lost erro
 	return answer, nil
 }
 
-// wait lets time pass for this process.
+// wait sleeps as this process.
 func (l *link) wait(ctx context.Context, o op, d time.Duration) error {
 	if err := schedule.Sleep(ctx, d); err != nil {
 		return err
@@ -334,46 +332,45 @@ func (l *link) wait(ctx context.Context, o op, d time.Duration) error {
 	return l.pass(ctx, o)
 }
 
-// What happens at one nanosecond happens in the order in which goroutines are
-// scheduled, which no seed decides. So nothing that could tell the difference
-// happens at the same nanosecond: every request, message, answer and deed of a
-// client is a little late, by a time that depends on the seed, on its name and on
-// how many of that name there were before, and not on the order of arrival.
+// Events of one nanosecond happen in the order of the goroutine scheduler, which no seed decides. So
+// no two dependent events share a nanosecond: every request, message, answer and client action is
+// delayed by a time that depends on the seed, on its name, and on the number of earlier events of that
+// name, not on the order of arrival.
 
-// tremble bounds the delay of what has no duration of its own.
+// tremble bounds the delay of an event that has no duration of its own.
 const tremble = time.Millisecond
 
-// begin lets pass the nanosecond in which something was asked for. What is taken
-// back before it is over did not happen, whether it was noticed or not.
+// begin waits one nanosecond before a request starts. A request cancelled within it has not happened,
+// whether or not the cancellation was noticed.
 func begin(ctx context.Context) error { return schedule.Sleep(ctx, 1) }
 
 type callerKey struct{}
 
-// as names the caller in a context, so that two who ask for the same at the same
-// time are told apart wherever their requests go.
+// as puts the name of the caller into a context. It distinguishes equal requests of concurrent callers
+// on every path.
 func as(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callerOf returns the caller in a context, "" if nobody is named.
+// callerOf returns the caller in a context, "" if there is none.
 func callerOf(ctx context.Context) string {
 	s, _ := ctx.Value(callerKey{}).(string)
 	return s
 }
 
-// apart lets a moment pass which nobody else has.
+// apart sleeps until a moment that no other event has.
 func (w *world) apart(what ...any) {
 	name := fmt.Sprintln(what...)
 	time.Sleep(schedule.Between(schedule.Draw(w.Seed, "apart", name, w.moments.Next(name)), 1, tremble))
 }
 
-// message decides the course of a message to the owner of a conversation.
+// message decides the delays and the loss of a message to the owner of a conversation.
 func (w *world) message(ctx context.Context, member, conv, what string) Course {
 	if begin(ctx) != nil {
 		return Course{}
 	}
 	if strings.Contains(what, "ProbeRequest") {
-		w.trace.Did("poke")
+		w.trace.Did("probe")
 	}
 	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
 	id := fmt.Sprintln(name, w.messages.Next(name))

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 )
 
-// reader follows one conversation from a snapshot on, at changing nodes.
+// reader follows one conversation from a snapshot, at changing nodes.
 type reader struct {
 	*world
 	name string
@@ -38,7 +38,7 @@ type chunk struct {
 	raw json.RawMessage
 }
 
-// page takes a page at a node, and returns where it ends.
+// page reads a page at a node, and returns the offset where it ends.
 func (r *reader) page(ctx context.Context, m *member, from conversation.Offset, limit int) (next conversation.Offset, chunks []chunk, err error) {
 	page, err := r.updates(ctx, m, r.at, from, limit)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *reader) step(ctx context.Context, m *member) {
 	if r.rng.IntN(3) == 0 { // not a second
 		patience /= 50
 	}
-	if m.life.Err() != nil {
+	if m.ctx.Err() != nil {
 		return
 	}
 	ctx, cancel := m.call(ctx, patience)
@@ -98,7 +98,7 @@ func (r *reader) step(ctx context.Context, m *member) {
 	switch code := conversation.CodeOf(err); {
 	case err == nil, ctx.Err() != nil, refusal(err):
 	case code != conversation.CodeStreamNotFound:
-		r.trace.Violate(r.name, "a read after %d at %s says %v", int64(r.offset), m.id, err)
+		r.trace.Violate(r.name, "read after %d at %s: %v", int64(r.offset), m.id, err)
 	case r.doc != nil:
 		r.trace.Violate(r.name, "%s has lost the conversation: %v", m.id, err)
 	}
@@ -136,7 +136,7 @@ func (r *reader) begin(ctx context.Context, m *member) error {
 	return err
 }
 
-// reread resumes from an earlier offset and compares what comes with what was seen.
+// reread resumes from an earlier offset and compares the chunks with those seen before.
 func (r *reader) reread(ctx context.Context, m *member) error {
 	from := r.start + conversation.Offset(r.rng.Int64N(int64(r.offset-r.start)+1))
 	next, chunks, err := r.page(ctx, m, from, 1+r.rng.IntN(20))
@@ -153,7 +153,7 @@ func (r *reader) reread(ctx context.Context, m *member) error {
 	}
 	r.trace.Did("page read again")
 	if again, before := within(chunks), within(r.seen); !slices.Equal(again, before) {
-		r.trace.Violate(r.name, "a second read from %d to %d at %s shows %s, the first %s", int64(from), int64(next), m.id, again, before)
+		r.trace.Violate(r.name, "second read from %d to %d at %s: got %s, want %s as in the first", int64(from), int64(next), m.id, again, before)
 	}
 	return nil
 }
@@ -164,9 +164,9 @@ func (r *reader) follow(ctx context.Context, m *member, limit int) error {
 		return err
 	}
 	r.trace.Did("page read")
-	// What comes before the creation does not count.
+	// Batches before the creation do not count.
 	if next < r.offset || r.offset > conversation.Start && next > r.offset+conversation.Offset(limit) {
-		return errors.New("page ends outside of what was asked for")
+		return errors.New("page ends outside the requested range")
 	}
 	for _, c := range chunks {
 		r.trace.ViolateIf(c.at.Compare(r.last) <= 0 || c.at.Batch > next,
@@ -184,7 +184,7 @@ func (r *reader) follow(ctx context.Context, m *member, limit int) error {
 	return nil
 }
 
-// finish reads to the head without disturbance.
+// finish reads to the head, without faults.
 func (r *reader) finish(ctx context.Context, m *member, head conversation.Offset) {
 	if r.doc == nil {
 		if err := r.begin(ctx, m); err != nil {
@@ -192,7 +192,7 @@ func (r *reader) finish(ctx context.Context, m *member, head conversation.Offset
 			return
 		}
 	}
-	// The offset makes the node look for what it has not heard of.
+	// The offset makes the node read batches it has not been notified of.
 	if _, err := r.updates(ctx, m, r.at, head, 1); err != nil {
 		r.trace.Violate(r.name, "read after the head %d at %s: %v", int64(head), m.id, err)
 		return
@@ -206,7 +206,7 @@ func (r *reader) finish(ctx context.Context, m *member, head conversation.Offset
 	}
 }
 
-// check compares what a reader saw with the final log.
+// check compares the chunks of a reader with the final log.
 func (r *reader) check(log *knownLog) {
 	var want, have []string
 	state := conversation.NewState()
@@ -240,7 +240,7 @@ func (r *reader) check(log *knownLog) {
 		have = append(have, string(c.raw))
 	}
 	if !slices.Equal(have, want) {
-		r.trace.Violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset), cmp.Diff(want, have))
+		r.trace.Violate(r.name, "chunks from %d to %d differ from the log (-want +got):\n%s", int64(r.start), int64(r.offset), cmp.Diff(want, have))
 	}
 	r.compare(state, "reduced view", r.doc.Root, nil)
 }
@@ -249,11 +249,11 @@ func (r *reader) compare(state *conversation.State, what string, have reduce.Obj
 	data, err := conversation.EncodeJSON(state.Snapshot())
 	want, undecoded := decoded(data)
 	if err := errors.Join(bad, err, undecoded); err != nil {
-		r.trace.Violate(r.name, "the %s at %d: %v", what, int64(state.Head()), err)
+		r.trace.Violate(r.name, "%s at %d: %v", what, int64(state.Head()), err)
 		return
 	}
 	if !reflect.DeepEqual(want, have) {
-		r.trace.Violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want, have))
+		r.trace.Violate(r.name, "%s at %d differs from the log (-want +got):\n%s", what, int64(state.Head()), cmp.Diff(want, have))
 	}
 }
 

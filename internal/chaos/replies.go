@@ -15,10 +15,10 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// officeName is the target of all that is posted: an office that outlives the nodes.
+// officeName is the target of all posts. The office outlives the nodes.
 const officeName = "office"
 
-// outbox returns where a node posts: to nobody, but in schedules of posts.
+// outbox returns the routes of a node's posts. Only the Posts profile has any.
 func (w *world) outbox(l *link) outbox.Routes {
 	if w.Profile != Posts {
 		return outbox.Routes{}
@@ -28,7 +28,7 @@ func (w *world) outbox(l *link) outbox.Routes {
 	})}}
 }
 
-// receive takes a post, or fails: before it has it, or after.
+// receive takes a post. It may fail before or after it has recorded the post.
 func (w *world) receive(ctx context.Context, l *link, p outbox.Post) error {
 	d := schedule.Draw(w.Seed, "post", p.ID, p.Attempt)
 	if err := schedule.Sleep(ctx, schedule.Between(d, time.Millisecond, 800*time.Millisecond)); err != nil {
@@ -54,60 +54,60 @@ func (w *world) receive(ctx context.Context, l *link, p outbox.Post) error {
 	return nil
 }
 
-// checkPosts checks that all that a log says is posted has come, in order, and nothing else, and that
-// every settlement was told.
+// checkPosts checks that the office has exactly the posts of the log, in order, and that every
+// settlement was posted.
 func (w *world) checkPosts(log *knownLog) {
 	var got, want []conversation.PostID
-	said := map[conversation.PostID]string{}
+	bodies := map[conversation.PostID]string{}
 	for _, p := range w.posts {
-		old, again := said[p.ID]
-		said[p.ID] = string(p.Body)
+		old, again := bodies[p.ID]
+		bodies[p.ID] = string(p.Body)
 		switch {
 		case p.From != log.at:
 		case !again:
 			got = append(got, p.ID)
 		case old != string(p.Body):
-			w.trace.Violate(officeName, "%s said %s, and now says %s", p.ID, old, p.Body)
+			w.trace.Violate(officeName, "post %s repeated with another body: first %s, then %s", p.ID, old, p.Body)
 		default:
 			w.trace.Did("posted again")
 		}
 	}
-	told := map[conversation.SubmissionID]bool{}
+	posted := map[conversation.SubmissionID]bool{}
 	for _, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
 		case *conversation.SubmissionAdmitted:
-			_, told[r.Submission] = r.Delivery.Awaited() // Nobody is told of a signal.
+			_, posted[r.Submission] = r.Delivery.Awaited() // Signals are not posted.
 		case *conversation.PostEnqueued:
 			want = append(want, r.Post)
-			told[r.Submission] = told[r.Submission] || r.Call == ""
+			posted[r.Submission] = posted[r.Submission] || r.Call == ""
 		case *conversation.PostDone:
 			w.trace.Did("posted")
-			if _, ok := said[r.Post]; !ok || r.End != conversation.PostDelivered {
-				w.trace.Violate(log.at.ID, "%s is said to be %s, and the office has it: %v", r.Post, r.End, ok)
+			if _, ok := bodies[r.Post]; !ok || r.End != conversation.PostDelivered {
+				w.trace.Violate(log.at.ID, "log has post %s as %s, received: %v", r.Post, r.End, ok)
 			}
 		}
 	}
 	for id := range log.settled {
-		w.trace.ViolateIf(!told[id], log.at.ID, "nobody is told of the settlement of %s", id)
+		w.trace.ViolateIf(!posted[id], log.at.ID, "settlement of %s was not posted", id)
 	}
 	for _, p := range log.state.Posts() {
 		w.trace.Violate(log.at.ID, "%s is not delivered", p.ID)
 	}
-	w.trace.ViolateIf(!slices.Equal(got, want), log.at.ID, "the office got %v, the log has %v", got, want)
+	w.trace.ViolateIf(!slices.Equal(got, want), log.at.ID, "office got %v, want %v as in the log", got, want)
 }
 
-// checkWaits checks that every call has heard what its log says, and that what was acknowledged
-// is heard, or kept.
+// checkWaits checks that every call has returned the value in its log, and that every acknowledged
+// signal was delivered or is kept.
 func (w *world) checkWaits(log *knownLog) {
 	bodies := map[conversation.SubmissionID]string{}
 	heard := map[conversation.CallID]string{}
 	decided := map[string]bool{}
 	asked := map[conversation.CallID]string{}
-	first := map[string]conversation.SubmissionID{}   // the signal for a name
-	places := map[conversation.SubmissionID][]int64{} // where a log says what has become of it
+	first := map[string]conversation.SubmissionID{}   // the signal by name
+	places := map[conversation.SubmissionID][]int64{} // offsets at which a signal is delivered or kept
 	take := func(off int64, name string, id conversation.SubmissionID) {
 		if old, ok := first[name]; ok && old != id {
-			w.trace.Violate(log.at.ID, "batch %d takes %s for %s, which %s has decided", off, id, name, old)
+			w.trace.Violate(log.at.ID, "batch %d uses signal %s for %s, already decided by %s", off, id, name, old)
 		}
 		first[name], decided[name] = id, true
 		places[id] = append(places[id], off)
@@ -121,14 +121,14 @@ func (w *world) checkWaits(log *knownLog) {
 			take(off, r.Name, r.Submission)
 		case *conversation.WaitEnded:
 			w.trace.Did("wait ended by " + string(r.Reason))
-			value, said := unheard, bodies[r.Signal]
+			value, body := unheard, bodies[r.Signal]
 			if r.Signal != "" {
 				take(off, r.Name, r.Signal)
 			}
-			if text, _, ok := toldOf(r); ok {
+			if text, _, ok := replyOf(r); ok {
 				value = text
-			} else if r.Reason == conversation.EndedBySignal && (json.Unmarshal(r.Value, &value) != nil || value != said) {
-				w.trace.Violate(log.at.ID, "batch %d ends the wait for %s with %s, the signal said %q", off, r.Name, r.Value, said)
+			} else if r.Reason == conversation.EndedBySignal && (json.Unmarshal(r.Value, &value) != nil || value != body) {
+				w.trace.Violate(log.at.ID, "batch %d ends the wait for %s with %s, want the signal's %q", off, r.Name, r.Value, body)
 			}
 			heard[r.Call], decided[r.Name] = value, true
 		case *conversation.WaitStarted:
@@ -137,54 +137,54 @@ func (w *world) checkWaits(log *knownLog) {
 			decided[asked[r.Call]] = true // also by an abort
 			var got string
 			if want, ok := heard[r.Call]; ok && !r.Failed && (json.Unmarshal(r.Output, &got) != nil || got != want) {
-				w.trace.Violate(log.at.ID, "batch %d: call %s returns %s, it has heard %q", off, r.Call, r.Output, want)
+				w.trace.Violate(log.at.ID, "batch %d: call %s returns %s, want %q", off, r.Call, r.Output, want)
 			}
 		}
 	}
 	now := conversation.TimeOf(time.Now())
 	for name := range decided {
 		w.trace.ViolateIf(log.state.Awaiting(name) != nil && log.state.Kept(name, now) != nil,
-			log.at.ID, "somebody waits for %s, and a signal is kept for it", name)
+			log.at.ID, "a call waits for %s although a signal is kept for it", name)
 	}
 	for _, name := range w.tooLate[log.at] {
-		w.trace.ViolateIf(!decided[name], log.at.ID, "a signal for %s was refused as late, and nothing has decided it", name)
+		w.trace.ViolateIf(!decided[name], log.at.ID, "a signal for %s was refused as late, but its wait is undecided", name)
 	}
 	for _, a := range w.acks {
 		off := int64(a.receipt.Offset)
 		_, signal := a.Delivery.Awaited()
 		w.trace.ViolateIf(signal && a.Address == log.at && !slices.Contains(places[a.receipt.SubmissionID], off),
-			a.Key, "was acknowledged at %d, and is neither heard nor kept", off)
+			a.Key, "signal acknowledged at %d is neither delivered nor kept", off)
 	}
 }
 
-// untold names a reply that is there, and not told, "" if there is none; but for those to who is set
-// aside.
-func untold(s *conversation.State, aside []conversation.Key) conversation.SubmissionID {
+// unsentReply returns a reply that exists and was not sent, "" if there is none. Replies to quarantined
+// conversations are ignored.
+func unsentReply(s *conversation.State, quarantined []conversation.Key) conversation.SubmissionID {
 	for _, o := range s.PendingReplies() {
-		if o.Reply != nil && !slices.Contains(aside, o.To.Address.Key()) {
+		if o.Reply != nil && !slices.Contains(quarantined, o.To.Address.Key()) {
 			return o.Submission
 		}
 	}
 	return ""
 }
 
-// blocked counts the conversations that cannot come to rest: who waits for a reply of theirs is set
-// aside.
-func (w *world) blocked(ctx context.Context, aside []conversation.Key) (n int) {
+// blocked counts the conversations that cannot become idle because a reply of theirs goes to a
+// quarantined conversation.
+func (w *world) blocked(ctx context.Context, quarantined []conversation.Key) (n int) {
 	all := w.begun(ctx)
 	for _, at := range w.addresses {
 		all = append(all, begunRun{w.log(ctx, at), true})
 	}
 	for _, b := range all {
-		if untold(b.state, nil) != untold(b.state, aside) {
+		if unsentReply(b.state, nil) != unsentReply(b.state, quarantined) {
 			n++
 		}
 	}
 	return n
 }
 
-// checkAsks checks that each reply is what its submission has come to, and that nobody waits for one
-// that is there.
+// checkAsks checks that each reply equals the settlement of its submission, and that no call waits for
+// a reply that exists.
 func (w *world) checkAsks(ctx context.Context) {
 	outcomes := map[conversation.SubmissionID]conversation.Outcome{}
 	asked := map[conversation.CallID]conversation.SubmissionID{}
@@ -192,39 +192,39 @@ func (w *world) checkAsks(ctx context.Context) {
 		log := w.log(ctx, at)
 		for _, r := range each[*conversation.SubmissionAdmitted](log) {
 			outcomes[r.Submission] = log.settled[r.Submission].Outcome
-			if call, _, ok := strings.Cut(r.Key, "/ask/"); ok { // The key of a question has the call in front.
+			if call, _, ok := strings.Cut(r.Key, "/ask/"); ok { // The key of a question begins with the call.
 				asked[conversation.CallID(call)] = r.Submission
 			}
 		}
 	}
 	for _, at := range w.addresses {
 		log := w.log(ctx, at)
-		if id := untold(log.state, nil); id != "" {
-			w.trace.Violate(log.at.ID, "the reply to %s is there, and nobody was told", id)
+		if id := unsentReply(log.state, nil); id != "" {
+			w.trace.Violate(log.at.ID, "the reply to %s exists and was not sent", id)
 		}
 		for _, r := range each[*conversation.WaitStarted](log) {
 			id := asked[r.Call]
 			w.trace.ViolateIf(strings.HasPrefix(r.Name, replyName) && outcomes[id] != "" && log.state.Awaiting(r.Name) != nil,
-				log.at.ID, "call %s waits for the reply to %s, which is settled", r.Call, id)
+				log.at.ID, "call %s waits for the reply to %s, which has settled", r.Call, id)
 		}
 		for _, r := range each[*conversation.WaitEnded](log) {
-			if _, told, ok := toldOf(r); ok && strings.HasPrefix(r.Name, replyName) {
+			if _, reply, ok := replyOf(r); ok && strings.HasPrefix(r.Name, replyName) {
 				w.trace.Did("reply heard")
-				w.trace.ViolateIf(told.Submission != asked[r.Call] || told.Outcome != outcomes[told.Submission],
-					log.at.ID, "call %s has heard %s, the submission has come to %s", r.Call, r.Value, outcomes[told.Submission])
+				w.trace.ViolateIf(reply.Submission != asked[r.Call] || reply.Outcome != outcomes[reply.Submission],
+					log.at.ID, "call %s got the reply %s, want outcome %s", r.Call, r.Value, outcomes[reply.Submission])
 			}
 		}
 	}
 }
 
-// begunRun is the log of a run that somebody has wanted to start. It is sure once who starts it has a record of its receipt:
-// until then an abort may leave it to nobody.
+// begunRun is the log of a run that a call wanted to start. It is sure once the caller has a record of
+// the receipt; until then an abort may orphan it.
 type begunRun struct {
 	*knownLog
 	sure bool
 }
 
-// begun are the runs that logs say were to be started, and those that they have started.
+// begun returns the runs that logs want started, and their child runs.
 func (w *world) begun(ctx context.Context) (out []begunRun) {
 	var add func(log *knownLog)
 	add = func(log *knownLog) {
@@ -249,27 +249,27 @@ func (w *world) begun(ctx context.Context) (out []begunRun) {
 	return out
 }
 
-// pendingRuns says what is still to be done for runs, "" if nothing is.
-func (w *world) pendingRuns(ctx context.Context, aside []conversation.Key) string {
+// pendingRuns describes pending work of runs, "" if there is none.
+func (w *world) pendingRuns(ctx context.Context, quarantined []conversation.Key) string {
 	for _, b := range w.begun(ctx) {
 		if run := b.state.Run(); b.sure && (run == nil || run.Outcome == "") {
 			return fmt.Sprintf("the run %s has not ended", b.at.ID)
 		}
-		if id := untold(b.state, aside); b.sure && id != "" {
-			return fmt.Sprintf("nobody was told of the run %s", b.at.ID)
+		if id := unsentReply(b.state, quarantined); b.sure && id != "" {
+			return fmt.Sprintf("the result of run %s was not sent", b.at.ID)
 		}
 	}
 	return ""
 }
 
-// checkRuns checks that each run has come to what its log says of its steps, each recorded once, and that who started it has
-// heard that.
+// checkRuns checks that the result of each run follows from its recorded steps, each recorded once,
+// and that its caller received it.
 func (w *world) checkRuns(ctx context.Context) {
 	for _, b := range w.begun(ctx) {
 		run := b.state.Run()
 		switch {
 		case b.err != nil:
-			w.trace.Violate(b.at.ID, "the log of the run cannot be read: %v", b.err)
+			w.trace.Violate(b.at.ID, "read log of run: %v", b.err)
 		case run != nil && run.Outcome != "":
 			w.trace.Did("run " + string(run.Outcome))
 			w.checkRun(b.knownLog, run)
@@ -282,7 +282,7 @@ func (w *world) checkRuns(ctx context.Context) {
 func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 	var in job
 	if err := json.Unmarshal(run.Input, &in); err != nil {
-		w.trace.Violate(log.at.ID, "the run was given %s", run.Input)
+		w.trace.Violate(log.at.ID, "decode run input %s", run.Input)
 	}
 	want, settled := in.For, log.settled[run.Submission].times
 	steps, heard := map[string]bool{}, map[string]string{}
@@ -295,7 +295,7 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 				want += " " + string(r.Output)
 			}
 		case *conversation.WaitEnded:
-			heard[r.Name], _, _ = toldOf(r)
+			heard[r.Name], _, _ = replyOf(r)
 		}
 	}
 	for n := range in.Below {
@@ -306,8 +306,8 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 	case settled != 1:
 		w.trace.Violate(log.at.ID, "the run is settled %d times", settled)
 	case w.jobFails(in.For) != (run.Outcome == conversation.OutcomeFailed && run.Error.Message == jobFails):
-		w.trace.Violate(log.at.ID, "the run has come to %s, %+v", run.Outcome, run.Error)
+		w.trace.Violate(log.at.ID, "run ended with unexpected %s, %+v", run.Outcome, run.Error)
 	case run.Outcome == conversation.OutcomeCompleted && (json.Unmarshal(run.Output, &got) != nil || got != want):
-		w.trace.Violate(log.at.ID, "the run returned %s, its log makes %q", run.Output, want)
+		w.trace.Violate(log.at.ID, "run returned %s, want %q from its log", run.Output, want)
 	}
 }

@@ -20,24 +20,22 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Node is one incarnation of a node as a schedule sees it. It is safe for
-// concurrent use.
+// Node is one incarnation of a node. It is safe for concurrent use.
 type Node interface {
 	conversation.Dispatcher
 	// Reader reads at this node.
 	Reader() conversation.Reader
-	// Run serves until ctx ends, and returns when all it started has ended.
+	// Run serves until ctx ends, and returns when all its goroutines have returned.
 	Run(ctx context.Context) error
 	// Ready is closed once Run takes requests.
 	Ready() <-chan struct{}
-	// Kill ends all work in memory at once, as the death of the process would.
+	// Kill ends all work in memory at once, like a process crash.
 	Kill()
-	// Rest returns how many entries its pending-work journal has and how many
-	// conversations are in memory.
+	// Rest returns the number of entries in its pending-work journal and of conversations in memory.
 	Rest() (listed, active int)
 }
 
-// Site is what a node is built with.
+// Site is the environment of a node.
 type Site struct {
 	// Member is the incarnation's id.
 	Member    string
@@ -46,51 +44,50 @@ type Site struct {
 	Providers *providers.Registry
 	Logger    *slog.Logger
 	Outbox    outbox.Routes
-	// Entropy returns the randomness for one purpose; every call begins anew.
+	// Entropy returns the random stream for one purpose; every call starts the stream anew.
 	Entropy func(purpose string) io.Reader
 	// Owner returns the member this node believes to own a conversation, "" if it
 	// knows none.
 	Owner func(conv string) string
-	// Message decides the course of a message to a conversation. What names its
+	// Message decides the course of a message to a conversation. The argument what identifies its
 	// content; ctx is that of the request it belongs to.
 	Message func(ctx context.Context, conv, what string) Course
-	// Panicked reports the panic of an actor: each is a violation.
+	// Panicked reports the panic of an actor, which is a violation.
 	Panicked func(reason any, stack []byte)
 }
 
-// Course is how long a message and its reply are under way, and whether the reply
-// gets lost. Messages of a node to itself take their time, too, but lose nothing.
+// Course is the delay of a message and of its reply, and whether the reply gets lost. Messages of a
+// node to itself are delayed, too, but never lost.
 type Course struct {
 	There, Back time.Duration
 	Lost        bool
 }
 
-// Options say what a schedule runs on. All fields are required.
+// Options configure a schedule. All fields are required.
 type Options struct {
-	// Seed is the schedule, and Profile what it is about: a seed has one of each.
+	// Seed selects the schedule, and Profile its subject.
 	Seed    uint64
 	Profile Profile
 	// Store holds the bucket. It answers at once and without faults.
 	Store storage.Bucket
 	// Build makes a node. It starts nothing.
 	Build func(Site) (Node, error)
-	// SweepEvery is the time between two sweeps of a node.
+	// SweepEvery is the sweep period of a node.
 	SweepEvery time.Duration
 }
 
 const (
 	slots = 3
-	// quietPeriods bounds the sweep periods after the last fault.
+	// quietPeriods limits the number of sweep periods after the last fault.
 	quietPeriods = 40
-	// maxAttempts and maxRetries are what Parley allows a submission, and a model call.
+	// maxAttempts and maxRetries are Parley's limits for a submission, and for a model call.
 	maxAttempts = 10
 	maxRetries  = 3
-	// pageReads is how often the bucket is asked for a page of history before a model
-	// call fails for the want of it.
+	// pageReads is the number of tries to read a page of history before a model call fails.
 	pageReads = 4
 )
 
-// world is one schedule under way.
+// world is the state of one schedule.
 type world struct {
 	Options
 	trace   *schedule.Trace
@@ -102,9 +99,9 @@ type world struct {
 	readers []*reader
 
 	addresses   []conversation.Address
-	callers     int           // how many of them have callers: the first ones
-	pendingTime time.Duration // how long clients and faults last
-	strikes     []moment      // that disturbances wait for
+	callers     int           // the first callers addresses have clients
+	pendingTime time.Duration // duration of clients and faults
+	strikes     []moment      // moments that faults wait for
 
 	slots   [slots]slot
 	oneView atomic.Bool
@@ -112,14 +109,14 @@ type world struct {
 	mu      sync.Mutex
 	all     []*member
 	acks    map[string]ack                    // by conversation and key
-	tooLate map[conversation.Address][]string // names that were signalled too late
+	tooLate map[conversation.Address][]string // names signalled too late
 	uids    map[conversation.Address]conversation.UID
-	posts   []outbox.Post // as they came to the office, which outlives nodes
+	posts   []outbox.Post // as received by the office, which outlives nodes
 
 	moments, messages, entropies, incarnations, aborts schedule.Counter[string]
 
-	deadly atomic.Bool    // the first conversation ends who opens it
-	dying  sync.WaitGroup // who ends an incarnation over it
+	deadly atomic.Bool    // opening the first conversation crashes the process
+	deaths sync.WaitGroup // goroutines that end an incarnation for this reason
 }
 
 func newWorld(opts Options) *world {
@@ -150,8 +147,8 @@ func newWorld(opts Options) *world {
 	return w
 }
 
-// Run runs a schedule. It must be called within a synctest bubble. The error says
-// that the schedule could not be run.
+// Run runs a schedule. It must be called within a synctest bubble. An error means that the schedule
+// could not be run.
 func Run(ctx context.Context, opts Options) (*schedule.Report, error) {
 	w := newWorld(opts)
 	if err := w.busy(ctx); err != nil {
@@ -205,7 +202,7 @@ func (w *world) busy(ctx context.Context) error {
 		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context, rng *rand.Rand) { w.disturb(ctx, rng, slot) })
 	}
 	if w.Profile == Journals {
-		goAs("sicken", w.sicken)
+		goAs("sicken", w.makeDeadly)
 	} else {
 		goAs("outages", w.outages)
 	}
@@ -217,28 +214,30 @@ func address(c int) conversation.Address {
 	return conversation.Address{Agent: agentName, ID: fmt.Sprint("c", c)}
 }
 
-// Profile is what a schedule asks for, and what it does to those it asks.
+// Profile selects the requests and the faults of a schedule.
 type Profile int
 
 const (
-	// Everything asks for all that nodes can do, under faults of every kind.
+	// Everything uses every feature of nodes, under faults of every kind.
 	Everything Profile = iota
-	// Journals asks for little: short submissions, few for each conversation, and
-	// nothing afterwards that would bring one back to memory. Faults meet the journals
-	// and the claims, and nodes die, stall and disagree where a promise is carried by a
-	// journal alone: when it has landed, when a 202 is told, in the middle of a sweep.
+	// Journals has short submissions, few for each conversation, and no later requests that would load
+	// a conversation again. Faults hit the journals and the claims. Nodes crash, stall and disagree at
+	// the points where only a journal keeps the promise: when it has landed, when a 202 is sent, and
+	// during a sweep.
 	Journals
-	// Waits has calls that wait for signals, and who signals, under the faults of Everything.
+	// Waits has calls that wait for signals, and clients that signal, under the faults of Everything.
 	Waits
-	// Posts is Waits where calls post, and settlements are told, to an office that fails now and then.
+	// Posts is Waits with posts by calls and by settlements, to an office that fails now and then.
 	Posts
-	// Runs is Waits where most calls start a run of a workflow and wait for it, which may start others.
+	// Runs is Waits where most calls start a run of a workflow and wait for it. Runs may start child
+	// runs.
 	Runs
-	// Trees has tools that dispatch to a few conversations, whose tools do so again, and aborts of these trees.
+	// Trees has tools that dispatch to a few conversations, whose tools dispatch again, and aborts of
+	// these trees.
 	Trees
 )
 
-// rate is the share of requests that something happens to.
+// rate returns the fault rate of a request.
 func (p Profile) rate(base float64, o op) float64 {
 	if p != Journals || base == 0 {
 		return base
@@ -252,7 +251,8 @@ func (p Profile) rate(base float64, o op) float64 {
 	return base / 4
 }
 
-// Lacking returns what so many schedules of a profile have shown too rarely to prove anything.
+// Lacking returns the events that the schedules of a profile have counted too rarely to verify
+// anything.
 func (p Profile) Lacking(s schedule.Shown, schedules int) []string {
 	out := s.Below(p.wanted(), schedules)
 	if n := s[quarantineInnocent]; n > 0 {
@@ -261,9 +261,9 @@ func (p Profile) Lacking(s schedule.Shown, schedules int) []string {
 	return out
 }
 
-// quarantineInnocent must not be: nodes have crashed for another reason while they opened that
+// quarantineInnocent must not occur: nodes crashed for another reason while they opened the
 // conversation.
-const quarantineInnocent = "quarantined for no reason of its own"
+const quarantineInnocent = "quarantined without cause"
 
 func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
 	for _, name := range names {
@@ -271,7 +271,7 @@ func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
 	}
 }
 
-// wanted is how often a thousand schedules show something at least.
+// wanted returns the minimum number of each event in a thousand schedules.
 func (p Profile) wanted() (out schedule.Shown) {
 	switch p {
 	case Everything:
@@ -281,7 +281,7 @@ func (p Profile) wanted() (out schedule.Shown) {
 			"asked again at the end": 2000, "attachment read": 100, "image seen by a model": 100, "abort": 100, "abort without effect": 100,
 			"settled completed": 1000, "settled failed": 100, "settled aborted": 100,
 			"vendor asked to wait": 10, "step dropped": 100, "tool failed": 300, "output stored": 20, "data written": 500,
-			"snapshot compared": 300, "read left": 500, "checkpoint read": 500, "history page read": 50, "cache damaged": 100, "damage met": 30,
+			"snapshot compared": 300, "read cancelled": 500, "checkpoint read": 500, "history page read": 50, "cache damaged": 100, "damage met": 30,
 			"crash": 500, "two crashes at once": 30, "drain": 100, "crash in a drain": 20, "outage": 100, "landed late": 500,
 			"segment": 1000, "batch deleted": 4000, "key taken again": 1,
 		}
@@ -290,9 +290,9 @@ func (p Profile) wanted() (out schedule.Shown) {
 		wantEach(out, 50, "hook ", hookModes())
 	case Journals:
 		out = schedule.Shown{
-			"acknowledged": 5000, "batch": 10000, "claim": 5000, "model call": 5000, "poke": 3000, "journal swept": 3000,
+			"acknowledged": 5000, "batch": 10000, "claim": 5000, "model call": 5000, "probe": 3000, "journal swept": 3000,
 			"crash": 1000, "two crashes at once": 100, "landed late": 500, "settled completed": 5000,
-			"died of a conversation": 100, "quarantined": 20,
+			"crashed by a conversation": 100, "quarantined": 20,
 		}
 		wantEach(out, 100, "journal PUT ", schedule.Faults())
 		wantEach(out, 50, "journal DELETE ", schedule.Faults())
@@ -308,10 +308,10 @@ func (p Profile) wanted() (out schedule.Shown) {
 		out = schedule.Shown{
 			"acknowledged": 3000, "batch": 10000, "claim": 2000, "model call": 2000, "crash": 500, "drain": 100, "outage": 100, "landed late": 500,
 			"settled completed": 1500, "wait ended by signal": 500, "wait ended by timeout": 100, "signal kept": 300, "signal too late": 100,
-			"parked at the end": 100, "reply heard": 100,
+			"suspended at the end": 100, "reply heard": 100,
 		}
-		for deed := range out {
-			out[deed] /= map[Profile]int{Waits: 1, Posts: 2, Runs: 4}[p]
+		for event := range out {
+			out[event] /= map[Profile]int{Waits: 1, Posts: 2, Runs: 4}[p]
 		}
 	}
 	switch p {

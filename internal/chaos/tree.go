@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// spreading begins a body for which the model calls the tool that dispatches, in its first step, unless
-	// treeDepth dispatches led to it.
+	// spreading prefixes a body for which the model calls the dispatching tool in its first step,
+	// unless treeDepth dispatches led to it.
 	spreading = "tree-"
 	treeDepth = 2
-	// sendTool dispatches messages.
-	sendTool = "send"
-	// treeRoots conversations of a schedule of trees have callers. The others only get dispatched messages.
+	sendTool  = "send"
+	// treeRoots is the number of conversations with clients. The others get only dispatched messages.
 	treeRoots = 2
-	// treeSubmissions and treeDollars bound a tree. Each model call costs a dollar.
+	// treeSubmissions and treeDollars are the budget of a tree. Each model call costs a dollar.
 	treeSubmissions = 6
 	treeDollars     = 9
 )
 
 func spreads(body string) bool { return strings.HasPrefix(body, spreading) }
 
-// isLeaf reports whether nothing is dispatched for a body.
+// isLeaf reports whether a body dispatches nothing.
 func isLeaf(body string) bool { return strings.Count(body, "/") >= treeDepth }
 
-// rates are the prices of the model: none but in schedules of trees.
+// rates returns the prices of the model. Only the Trees profile has any.
 func (w *world) rates() *providers.Rates {
 	if w.Profile != Trees {
 		return nil
@@ -45,7 +44,8 @@ type sendInput struct {
 	Body string `json:"body"`
 }
 
-// send is the function of the tool that dispatches. The keys of its messages are made of the body, so that it may run again.
+// send implements the dispatching tool. The keys of its messages derive from the body, so it may run
+// again.
 func (a *author) send(ctx context.Context, in sendInput) (string, error) {
 	if err := begin(ctx); err != nil {
 		return "", err
@@ -79,19 +79,19 @@ func (w *world) refusedDispatch(by conversation.SubmissionID, err error) {
 	switch limit := (*agent.DispatchLimitError)(nil); {
 	case errors.Is(err, agent.ErrTreeAborted):
 		w.trace.Did("dispatch refused by an abort")
-		w.trace.ViolateIf(!closed, string(by), "a dispatch ends with %v, and no abort of its tree has landed", err)
+		w.trace.ViolateIf(!closed, string(by), "dispatch refused with %v, but no abort of its tree has landed", err)
 	case errors.As(err, &limit):
 		w.trace.Did("dispatch refused by a budget")
 		w.trace.ViolateIf(spent.Submissions < treeSubmissions && spent.Dollars < treeDollars,
 			string(by), "a dispatch ends with %v, and its tree has used %d messages and $%v", err, spent.Submissions, spent.Dollars)
 	case refusal(err), conversation.CodeOf(err) == conversation.CodeAdmissionUnknown:
 	default:
-		w.trace.Violate(string(by), "a dispatch ends with %v", err)
+		w.trace.Violate(string(by), "dispatch: got unexpected %v", err)
 	}
 }
 
-// abortTree asks a node for an abort of the trees that began in a conversation. Once it is answered, all has ended that
-// the conversation or one of the trees owed when it was asked for.
+// abortTree asks a node for an abort of the trees that began in a conversation. Once it is answered,
+// all submissions of the conversation and the trees that were unsettled at the request have ended.
 func (w *world) abortTree(ctx context.Context, m *member, at conversation.Address) {
 	ctx, cancel := m.call(ctx, time.Hour)
 	defer cancel()
@@ -103,8 +103,8 @@ func (w *world) abortTree(ctx context.Context, m *member, at conversation.Addres
 	w.abortEnds(ctx, m, at, asked, done.Aborted, err)
 }
 
-// checkTrees checks that dispatched submissions have joined their trees before, that an abort has ended them, and that
-// trees stay within their budgets.
+// checkTrees checks that dispatched submissions joined their trees before admission, that aborts ended
+// them, and that trees stay within their budgets.
 func (w *world) checkTrees() {
 	for _, at := range w.addresses {
 		log := w.known[at]
@@ -116,19 +116,19 @@ func (w *world) checkTrees() {
 			w.trace.Did("tree member")
 			root := w.known[r.Tree.Root]
 			if root == nil {
-				w.trace.Violate(r.Key, "is of a tree that began in %+v", r.Tree.Root)
+				w.trace.Violate(r.Key, "belongs to a tree with unexpected root %+v", r.Tree.Root)
 				continue
 			}
 			landed := w.ledger.landedAt(at.Key(), off)
 			if joined := w.joined(root, r.Tree.Submission, at, r.Key); joined == 0 || joined >= landed {
-				w.trace.Violate(r.Key, "was admitted to %s at landing %d, and has joined its tree at %d", at.ID, landed, joined)
+				w.trace.Violate(r.Key, "admitted to %s at landing %d, but joined its tree at %d", at.ID, landed, joined)
 			}
 			w.checkMember(log, r, landed, w.closed(root, r.Tree.Submission))
 		}
 	}
 }
 
-// joined returns the landing with which a submission has joined a tree, 0 if it has not.
+// joined returns the landing at which a submission joined a tree, 0 if it did not.
 func (w *world) joined(root *knownLog, tree conversation.SubmissionID, at conversation.Address, key string) int {
 	for off, r := range each[*conversation.TreeCounted](root) {
 		if r.Joined && r.Submission == tree && r.Member == at && r.Key == key {
@@ -138,7 +138,7 @@ func (w *world) joined(root *knownLog, tree conversation.SubmissionID, at conver
 	return 0
 }
 
-// closed returns the landing with which an abort closed a tree, 0 if none did.
+// closed returns the landing at which an abort closed a tree, 0 if none did.
 func (w *world) closed(root *knownLog, tree conversation.SubmissionID) int {
 	began := false
 	for off, r := range each[conversation.Record](root) {
@@ -154,7 +154,7 @@ func (w *world) closed(root *knownLog, tree conversation.SubmissionID) int {
 	return 0
 }
 
-// checkMember checks how a submission of a tree ended that an abort has closed at a landing, 0 for none.
+// checkMember checks the end of a submission whose tree an abort closed at a landing, 0 for none.
 func (w *world) checkMember(log *knownLog, r *conversation.SubmissionAdmitted, landed, closed int) {
 	end := log.settled[r.Submission]
 	if end.times != 1 {
@@ -168,14 +168,14 @@ func (w *world) checkMember(log *knownLog, r *conversation.SubmissionAdmitted, l
 	}
 	if landed > closed && end.Outcome != conversation.OutcomeAborted &&
 		(end.Error == nil || end.Error.Type != conversation.CodeRetryExhausted) {
-		w.trace.Violate(r.Key, "%s was admitted at landing %d, after its tree was closed at %d, and has come to %s", r.Submission, landed, closed, end.Outcome)
+		w.trace.Violate(r.Key, "%s was admitted at landing %d, after its tree was closed at %d, but ended as %s", r.Submission, landed, closed, end.Outcome)
 	}
 	if ran, answered := w.ledger.runsAfter(r.Submission, r.Tree.Root.Key(), closed); answered {
 		w.trace.Violate(r.Key, "a model was called for %s at %v, after an abort of its tree was answered", r.Submission, ran)
 	}
 }
 
-// checkBudgets checks that the trees which began in a conversation stay within their budgets, and count what their members have cost.
+// checkBudgets checks the budgets and the counted cost of the trees which began in a conversation.
 func (w *world) checkBudgets(log *knownLog) {
 	closed, joined := map[conversation.SubmissionID]bool{}, map[conversation.SubmissionID]int{}
 	for off, r := range each[conversation.Record](log) {
@@ -190,11 +190,11 @@ func (w *world) checkBudgets(log *knownLog) {
 				}
 			}
 		case *conversation.TreeCounted:
-			w.trace.ViolateIf(r.Joined && closed[r.Submission], log.at.ID, "batch %d has %s join the tree of %s, which an abort has closed", off, r.Key, r.Submission)
+			w.trace.ViolateIf(r.Joined && closed[r.Submission], log.at.ID, "batch %d: %s joins the tree of %s, closed by an abort", off, r.Key, r.Submission)
 			if joined[r.Submission] += 0; r.Joined {
 				joined[r.Submission]++
 			}
-			w.trace.ViolateIf(joined[r.Submission] > treeSubmissions, log.at.ID, "batch %d has %d submissions join the tree of %s", off, joined[r.Submission], r.Submission)
+			w.trace.ViolateIf(joined[r.Submission] > treeSubmissions, log.at.ID, "batch %d: %d submissions join the tree of %s", off, joined[r.Submission], r.Submission)
 		}
 	}
 	for _, t := range log.state.Trees() {
@@ -204,8 +204,9 @@ func (w *world) checkBudgets(log *knownLog) {
 	}
 }
 
-// checkCost checks the cost that a tree has counted for a member. A crash may leave the last call out, because that is
-// reported once, when the submission settles. A call may count whose end a replaced writer could not record.
+// checkCost checks the cost that a tree has counted for a member. The last call is reported once, when
+// the submission settles, so a crash may lose it. A call may be counted although a replaced writer
+// could not record its end.
 func (w *world) checkCost(t *conversation.Tree, m conversation.TreeMember) {
 	log := w.known[m.Address]
 	if log == nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// forgedTree is a world after a schedule of one tree: its root has one member, in another conversation.
+// forgedTree is a world after a schedule of one tree. Its root has one member, in another
+// conversation.
 type forgedTree struct {
 	*world
 	root, member           conversation.Address
@@ -21,7 +22,7 @@ const (
 	memberKey = "tree-k/0"
 )
 
-// newForgedTree makes a world whose logs are as they should be.
+// newForgedTree makes a world with valid logs.
 func newForgedTree() *forgedTree {
 	f := &forgedTree{world: newWorld(Options{Profile: Trees}), root: address(0), member: address(2)}
 	of := &conversation.TreeRef{Root: f.root, Submission: treeSub}
@@ -55,14 +56,14 @@ func newForgedTree() *forgedTree {
 	return f
 }
 
-// abort has an abort of the tree land that was answered at a time. The member ends with an outcome.
+// abort lands an abort of the tree. The member ends with the outcome o.
 func (f *forgedTree) abort(landing int, o conversation.Outcome) {
 	f.ledger.log(f.root.Key()).aborts = []*abortCall{{trees: true, from: landing - 1, to: landing, answered: 10}}
 	f.rootLog, f.rootLands = append(f.rootLog, []conversation.Record{&conversation.AbortRequested{Trees: true}}), append(f.rootLands, landing)
 	f.memberLog[2][0].(*conversation.SubmissionSettled).Outcome = o
 }
 
-// verdict checks the logs as they are now.
+// verdict runs the checks and returns the violations.
 func (f *forgedTree) verdict(t *testing.T) string {
 	t.Helper()
 	for _, l := range []struct {
@@ -88,15 +89,14 @@ func (f *forgedTree) verdict(t *testing.T) string {
 	return f.trace.Report().Violation
 }
 
-// TestTreeCheckerNotices verifies that the checks of trees can fail.
 func TestTreeCheckerNotices(t *testing.T) {
 	for name, c := range map[string]struct {
 		forge func(f *forgedTree)
 		want  string // "" for none
 	}{
-		"all is well":       {func(*forgedTree) {}, ""},
-		"never joined":      {func(f *forgedTree) { f.rootLog[1][0].(*conversation.TreeCounted).Joined = false }, "has joined its tree at 0"},
-		"joined late":       {func(f *forgedTree) { f.memberLands[0] = 1 }, "has joined its tree at 2"},
+		"valid log":         {func(*forgedTree) {}, ""},
+		"never joined":      {func(f *forgedTree) { f.rootLog[1][0].(*conversation.TreeCounted).Joined = false }, "but joined its tree at 0"},
+		"joined late":       {func(f *forgedTree) { f.memberLands[0] = 1 }, "but joined its tree at 2"},
 		"not settled":       {func(f *forgedTree) { f.memberLog = f.memberLog[:2] }, "settled 0 times"},
 		"cost not counted":  {func(f *forgedTree) { f.rootLog = f.rootLog[:3]; f.ledger.members[memberSub].calls = 2; f.again() }, "2 recorded"},
 		"last cost lost":    {func(f *forgedTree) { f.rootLog = f.rootLog[:3] }, ""},
@@ -114,13 +114,13 @@ func TestTreeCheckerNotices(t *testing.T) {
 			f.abort(8, conversation.OutcomeAborted)
 			f.rootLog = append(f.rootLog, []conversation.Record{&conversation.TreeCounted{Submission: treeSub, Member: f.member, Key: "tree-k/1", Joined: true, Submissions: 2}})
 			f.rootLands = append(f.rootLands, 9)
-		}, "which an abort has closed"},
+		}, "closed by an abort"},
 		"over the budget": {func(f *forgedTree) {
 			for n := range treeSubmissions {
 				f.rootLog = append(f.rootLog, []conversation.Record{&conversation.TreeCounted{Submission: treeSub, Member: f.member, Key: string(rune('a' + n)), Joined: true, Submissions: n + 2}})
 				f.rootLands = append(f.rootLands, 8+n)
 			}
-		}, "has 7 submissions join"},
+		}, "7 submissions join"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newForgedTree()
@@ -132,7 +132,7 @@ func TestTreeCheckerNotices(t *testing.T) {
 	}
 }
 
-// again has the member call its model twice.
+// again makes the member call its model twice.
 func (f *forgedTree) again() {
 	f.memberLog[1] = append(f.memberLog[1],
 		&conversation.ResponseStarted{Message: "res_m", Submission: memberSub, Turn: "turn_n"},

@@ -16,13 +16,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// hooked is what a log says of the hooks of one submission.
+// hooked collects the hook results of one submission in a log.
 type hooked struct {
-	started, merged []json.RawMessage // metadata of its first step, and later
+	started, merged []json.RawMessage // metadata of its first step, and of later ones
 	finished        int               // pieces of data
 }
 
-// checkWork checks that what models, tools and hooks have said is recorded once.
+// checkWork checks that the output of models, tools and hooks is recorded once.
 func (w *world) checkWork(log *knownLog) {
 	work, byMessage := map[conversation.SubmissionID]*hooked{}, map[conversation.MessageID]*hooked{}
 	called, stored := map[conversation.CallID]*conversation.ToolCalled{}, map[conversation.CallID]*conversation.OutputStored{}
@@ -53,7 +53,7 @@ func (w *world) checkWork(log *knownLog) {
 			var p progress
 			err := json.Unmarshal(r.Data, &p)
 			w.trace.ViolateIf(err != nil || slices.Contains(data[p.From], p.N),
-				log.at.ID, "batch %d writes %s again, or what it is: %v", off, r.Data, err)
+				log.at.ID, "batch %d: data %s repeated or malformed: %v", off, r.Data, err)
 			data[p.From] = append(data[p.From], p.N)
 			w.trace.Did("data written")
 			if strings.HasPrefix(p.From, "hook-") {
@@ -63,7 +63,7 @@ func (w *world) checkWork(log *knownLog) {
 	}
 	for id, hooks := range work {
 		sub, end := log.state.Submission(id), log.settled[id]
-		if sub == nil || end.times == 0 { // others tell
+		if sub == nil || end.times == 0 { // covered by other checks
 			continue
 		}
 		if _, signal := sub.Delivery.Awaited(); !signal {
@@ -72,7 +72,7 @@ func (w *world) checkWork(log *knownLog) {
 	}
 }
 
-// checkOutcome checks the outcome of a call that its tool has brought to an end.
+// checkOutcome checks the outcome of a call whose tool has returned.
 func (w *world) checkOutcome(
 	conv conversation.Key, r *conversation.ToolSettled, called *conversation.ToolCalled, stored *conversation.OutputStored, data []int,
 ) {
@@ -87,21 +87,21 @@ func (w *world) checkOutcome(
 	var out string
 	switch {
 	case started != 1:
-		w.trace.Violate(id, "its outcome is recorded and it ran %d times", started)
+		w.trace.Violate(id, "outcome is recorded, but the call ran %d times", started)
 	case len(data) != wrote || !slices.IsSorted(data):
-		w.trace.Violate(id, "its outcome is recorded after data %v, it wrote %d", data, wrote)
+		w.trace.Violate(id, "outcome is recorded after data %v, want %d pieces", data, wrote)
 	case !r.Failed && (json.Unmarshal(r.Output, &out) != nil || stored == nil && out != worked(in)):
-		w.trace.Violate(id, "the input was %s, the output is %s", called.Input, r.Output)
+		w.trace.Violate(id, "input %s: got output %s", called.Input, r.Output)
 	case stored != nil:
 		w.checkStored(conv, r, stored, out, worked(in))
 	case !r.Failed && (in.Millis%7 == 0 || in.Millis%11 == 0):
-		w.trace.Violate(id, "it failed and its outcome is %s", r.Output)
+		w.trace.Violate(id, "failed call has output %s", r.Output)
 	case r.Failed && r.ErrorText == errWork && in.Millis%7 != 0:
-		w.trace.Violate(id, "it did not fail and its outcome is %q", r.ErrorText)
+		w.trace.Violate(id, "successful call has error %q", r.ErrorText)
 	}
 }
 
-// checkStored checks that an output of which a part is recorded is there.
+// checkStored checks that the whole of an output that is recorded in part is stored.
 func (w *world) checkStored(conv conversation.Key, r *conversation.ToolSettled, s *conversation.OutputStored, shown, want string) {
 	w.trace.Did("output stored")
 	got := ""
@@ -110,7 +110,7 @@ func (w *world) checkStored(conv conversation.Key, r *conversation.ToolSettled, 
 		bad := digest.UnmarshalText([]byte(p.SHA256))
 		piece, err := whole(storage.OpenBlob(context.Background(), w.Store, conv, digest, p.Size))
 		if err := errors.Join(bad, err); err != nil {
-			w.trace.Violate(string(r.Call), "a piece of its output cannot be read: %v", err)
+			w.trace.Violate(string(r.Call), "read stored output: %v", err)
 			return
 		}
 		got += string(piece)
@@ -145,7 +145,7 @@ func (w *world) checkEnded(conv conversation.Key, sub *conversation.Submission, 
 		}
 		var step int
 		if _, err := fmt.Sscanf(text.String(), body+" says %d.", &step); err != nil || text.String() != said(w.Seed, body, step) {
-			w.trace.Violate(body, "a complete step says %q", text.String())
+			w.trace.Violate(body, "complete step has text %q", text.String())
 		}
 		last = step
 	}
@@ -160,8 +160,8 @@ func (w *world) checkEnded(conv conversation.Key, sub *conversation.Submission, 
 	}
 }
 
-// checkHooks checks that what hooks have said about a complete response is there
-// once, and their data at least once.
+// checkHooks checks that the metadata of hooks about a complete response is recorded once, and their
+// data at least once.
 func (w *world) checkHooks(sub *conversation.Submission, hooks *hooked) {
 	body, last := sub.Delivery.Body, sub.Attempts >= maxAttempts
 	for hook, have := range map[string][]json.RawMessage{"started": hooks.started, "finished": hooks.merged} {
@@ -192,15 +192,15 @@ func (w *world) checkFailure(conv conversation.Key, sub *conversation.Submission
 	}
 }
 
-// askAgain asks a quiet node what it must know by now: it has the attachments, it
-// replays keys, and refuses what does not fit.
+// askAgain checks the state of an idle node: it has the attachments, replays known keys, and refuses
+// conflicting admissions.
 func (w *world) askAgain(ctx context.Context, at conversation.Address) {
 	m := w.pick(int(schedule.Draw(w.Seed, "ask", at.ID) % slots))
 	state := w.log(ctx, at).state
 	if m == nil || !state.Exists() {
 		return
 	}
-	// The offset makes the node look for what it has not heard of.
+	// The offset makes the node read batches it has not been notified of.
 	if _, err := w.updates(ctx, m, at, state.Head(), 1); err != nil {
 		w.trace.Violate(m.id, "read after the head %d: %v", int64(state.Head()), err)
 		return
@@ -225,9 +225,9 @@ func (w *world) askKey(ctx context.Context, m *member, at conversation.Address, 
 		receipt, err := m.node.Precheck(ctx, asked)
 		switch {
 		case want == "" && (err != nil || receipt == nil || receipt.SubmissionID != r.Submission || receipt.UID != uid):
-			w.trace.Violate(m.id, "asked for the key of %s at the end: %+v, %v", r.Submission, receipt, err)
+			w.trace.Violate(m.id, "admit known key of %s at the end: got %+v, %v", r.Submission, receipt, err)
 		case want != "" && (err == nil || conversation.CodeOf(err) != want):
-			w.trace.Violate(m.id, "asked for %+v at the end: %+v, %v", asked, receipt, err)
+			w.trace.Violate(m.id, "admit %+v at the end: got %+v, %v", asked, receipt, err)
 		}
 		w.trace.Did("asked again at the end")
 	}
