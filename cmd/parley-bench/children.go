@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// modelCommand serves the model of the bench: of its own runs, and of an agent on a server
-// that is measured with --against.
+// modelCommand serves the model of the bench, for its own runs and for an agent on a server that is
+// measured with --against.
 func modelCommand() *cobra.Command {
 	address := ""
 	cmd := &cobra.Command{
@@ -52,7 +52,7 @@ func bucketCommand() *cobra.Command {
 	return cmd
 }
 
-// serve answers at an address until ctx ends, and prints the URL that it has, with a path.
+// serve serves h until ctx ends, and prints its URL with a path.
 func serve(ctx context.Context, address, path string, h http.Handler, out io.Writer) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -60,7 +60,7 @@ func serve(ctx context.Context, address, path string, h http.Handler, out io.Wri
 	}
 	fmt.Fprintf(out, "http://%s%s\n", l.Addr(), path)
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	// Calls that hang at a gate would never end by themselves.
+	// Calls that wait at a gate would block a graceful shutdown.
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

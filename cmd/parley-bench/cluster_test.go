@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// clusterReport runs "parley-bench cluster" with tiny counts and returns its report, in
-// which nothing has failed.
+// clusterReport runs "parley-bench cluster" with tiny counts and returns its report. Every scenario
+// must succeed.
 func clusterReport(t *testing.T, env []string, args ...string) bench.Report {
 	t.Helper()
 	var r bench.Report
@@ -23,8 +23,7 @@ func clusterReport(t *testing.T, env []string, args ...string) bench.Report {
 	return r
 }
 
-// TestCluster runs scenarios with tiny counts, over real processes. How long what
-// takes decides nothing here.
+// The counts are tiny, so no time is checked.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	dir, logs := t.TempDir(), t.TempDir()
@@ -40,7 +39,7 @@ func TestCluster(t *testing.T) {
 		"cluster-readers":   {"readers at each node", "batches"},
 	}
 	for _, s := range r.Scenarios {
-		// A kill may meet none of so few turns.
+		// With so few turns a kill may interrupt none.
 		if none := s.Name == "cluster-failover" && figure(s, "turns interrupted") == 0; s.Error != "" || s.Target == "" || (s.Latency == nil) != none {
 			t.Errorf("row lacks figures: %+v", s)
 		}
@@ -64,8 +63,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterAtEndpoint: nodes get the keys of a bucket, what is there already
-// stays, and nothing is added.
+// Nodes get the keys of a bucket. Existing objects are kept, and none are added.
 func TestClusterAtEndpoint(t *testing.T) {
 	t.Parallel()
 	place, file, env := endpoint(t)

@@ -45,7 +45,7 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
-// readLoad reads the flags behind the --.
+// readLoad parses the flags after the --.
 func (m *measurement) readLoad(args []string) error {
 	load := &cobra.Command{}
 	m.load(load)

@@ -8,7 +8,6 @@ import (
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 )
 
-// TestCompare compares a program with itself, with tiny counts.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

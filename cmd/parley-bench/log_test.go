@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// logReport runs "parley-bench log" with tiny counts and returns its report, in which
-// every row is whole.
+// logReport runs "parley-bench log" with tiny counts and returns its report. Every row must be
+// complete.
 func logReport(t *testing.T, env []string, args ...string) bench.Report {
 	t.Helper()
 	var r bench.Report
@@ -57,7 +57,7 @@ func TestLog(t *testing.T) {
 	if r.Bucket != "a folder" {
 		t.Errorf("measured %q", r.Bucket)
 	}
-	// The names of the rows say how many bytes and writers there are.
+	// The names of the rows contain the bytes and the writers.
 	for _, s := range r.Scenarios {
 		if n := figure(s, "object"); n > 8<<10+400 {
 			t.Errorf("%s stores objects of %g bytes", s.Name, n)
@@ -69,7 +69,7 @@ func TestLog(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// TestLogAtEndpoint: what is in the bucket already stays, and nothing is added.
+// Existing objects of the bucket are kept, and none are added.
 func TestLogAtEndpoint(t *testing.T) {
 	t.Parallel()
 	place, file, env := endpoint(t)

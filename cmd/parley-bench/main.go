@@ -1,8 +1,8 @@
-// Command parley-bench measures servers of the conversation protocol: parley itself, any
-// other one, the log of conversations, and clusters.
+// Command parley-bench measures servers of the conversation protocol (parley itself or any other), the
+// log of conversations, and clusters.
 //
-// It is no part of a deployment: it starts the parley program that it measures, and a model
-// of its own. See "parley-bench --help" and docs/performance.md.
+// It is not part of a deployment. It starts the parley program that it measures, and a model of its
+// own. See "parley-bench --help" and docs/performance.md.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program apart from the process: it returns the exit code.
+// run is the program without the process. It returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := serverCommand()
 	root.AddCommand(logCommand(), clusterCommand(), compareCommand(), modelCommand(), bucketCommand())
@@ -51,8 +51,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// find tells o the programs: this one, and the one that is measured, which is one by name, or the
-// parley beside this program, or that on PATH.
+// find sets the programs of o: this one, and the one to measure, which is the named one, or the parley
+// in the folder of this program, or the one on PATH.
 func find(ctx context.Context, named string, o *bench.Options) (err error) {
 	if o.Self, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -60,7 +60,7 @@ func find(ctx context.Context, named string, o *bench.Options) (err error) {
 	if named != "" {
 		if at, err := filepath.Abs(named); err == nil {
 			if _, err := os.Stat(at); err == nil {
-				named = at // Also without a slash in its name.
+				named = at // LookPath also resolves a name without a slash.
 			}
 		}
 		if o.Program, err = exec.LookPath(named); err != nil {
@@ -75,7 +75,7 @@ func find(ctx context.Context, named string, o *bench.Options) (err error) {
 	return err
 }
 
-// ownVersion names this program, as exactly as its build tells.
+// ownVersion returns the version of this program from its build information.
 func ownVersion() string {
 	version := "devel"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
@@ -84,7 +84,7 @@ func ownVersion() string {
 	return "parley-bench " + version
 }
 
-// finish writes a report, and fails if a scenario has.
+// finish writes a report, and returns an error if a scenario has failed.
 func finish(report *bench.Report, jsonFile string, out io.Writer) error {
 	err := written(report, jsonFile, out)
 	if n := report.Failed(); n > 0 {

@@ -24,11 +24,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// systemTimeout bounds what a test waits for; it only matters when it fails.
+// systemTimeout bounds every wait of a test. Only failing tests reach it.
 const systemTimeout = 5 * time.Minute
 
-// programs are this program, with the race detector if the test has it, and the one that it
-// measures, as it is measured.
+// programs are this program, with the race detector if the test has it, and the measured program,
+// without it.
 type programs struct{ bench, parley string }
 
 var build = sync.OnceValues(func() (p programs, err error) {
@@ -38,8 +38,8 @@ var build = sync.OnceValues(func() (p programs, err error) {
 	return p, err
 })
 
-// built builds the programs for the first test that needs them. The go command does not see
-// what TestMain looks at.
+// built builds the programs once. The test cache of the go command does not see the files that
+// TestMain reads.
 func built(t *testing.T) programs {
 	t.Helper()
 	p, err := build()
@@ -49,7 +49,6 @@ func built(t *testing.T) programs {
 	return p
 }
 
-// output runs the program in this process.
 func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
@@ -62,8 +61,8 @@ func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errOut.String()
 }
 
-// measured runs the program in a process of its own with --json and more in its environment,
-// reads that into v, and returns the table. Nothing may fail.
+// measured runs the program as a process with --json and extra environment variables, decodes the JSON
+// into v, and returns the table. The run must succeed.
 func measured(t *testing.T, v any, env []string, args ...string) (table string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
@@ -90,7 +89,7 @@ func measured(t *testing.T, v any, env []string, args ...string) (table string) 
 	return string(out)
 }
 
-// figure returns a figure of a row, 0 if it has none of that name.
+// figure returns the figure of a row by name, 0 if it has none.
 func figure(s bench.Scenario, name string) float64 {
 	for _, f := range s.Figures {
 		if f.Name == name {
@@ -100,7 +99,7 @@ func figure(s bench.Scenario, name string) float64 {
 	return 0
 }
 
-// echoConfig writes a configuration on a free port with one more line.
+// echoConfig writes a configuration with a free port and one extra line.
 func echoConfig(t *testing.T, bucket string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "parley.yaml")
@@ -111,8 +110,8 @@ func echoConfig(t *testing.T, bucket string) (file string) {
 	return file
 }
 
-// endpoint is a bucket of a server, with the configuration that names it below a prefix and the
-// environment that this needs. Only what was there already may be left in it.
+// endpoint returns a bucket of a server, a configuration with a prefix in it, and the environment that
+// the configuration needs. It checks at the end that no objects were added.
 func endpoint(t *testing.T) (place, file string, env []string) {
 	t.Helper()
 	server := s3server.Versitygw(t)
@@ -141,7 +140,6 @@ func endpoint(t *testing.T) (place, file string, env []string) {
 
 func dirBucket(t *testing.T) string { return fmt.Sprintf("bucket: {dir: %q}", t.TempDir()) }
 
-// wantEmpty checks that nothing was left in a folder.
 func wantEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -149,8 +147,8 @@ func wantEmpty(t *testing.T, dir string) {
 	}
 }
 
-// TestFind: the program to measure is one that is named, or stands beside this one, or on
-// PATH, and says that it is a parley.
+// The program is the named one, or the one in the folder of this program, or on PATH, and its version
+// must be that of a parley.
 func TestFind(t *testing.T) {
 	t.Setenv("PATH", "")
 	err := find(t.Context(), "", &bench.Options{})
@@ -179,7 +177,6 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestChildren: they say where they are, and end in order when they are told to.
 func TestChildren(t *testing.T) {
 	t.Parallel()
 	r := proc.ReaperOf(t)
@@ -203,7 +200,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// TestFailed: rows without figures are an error, after everything is written.
+// Rows without figures are an error, returned after all output is written.
 func TestFailed(t *testing.T) {
 	var out bytes.Buffer
 	err := finish(&bench.Report{Scenarios: []bench.Scenario{{Name: "a"}, {Name: "b", Error: "gone"}}}, "", &out)

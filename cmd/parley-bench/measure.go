@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// measurement is what a command that measures is told.
+// measurement holds the flags of a command that measures.
 type measurement struct {
 	suite    *bench.Suite
 	options  bench.Options
@@ -25,7 +25,7 @@ type measurement struct {
 	tokenEnv string
 }
 
-// command makes the command of a suite, with the flags that all have.
+// command makes the command of a suite, with the flags common to all.
 func (m *measurement) command(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -37,13 +37,13 @@ func (m *measurement) command(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// load adds the flags that say how much is measured, and where.
+// load adds the flags for the amount and the target of the load.
 func (m *measurement) load(cmd *cobra.Command) {
 	o := &m.options
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "small counts: a first look")
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "folder on the disk to measure, by default the system's temporary one; it must exist, and what is written there is removed")
 	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
-	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
+	_ = cmd.Flags().MarkHidden("percent") // The flag exists: it is defined above.
 	if m.suite != bench.Log {
 		cmd.Flags().StringSliceVar(&o.Only, "only", nil, "scenarios to run, by default all: "+strings.Join(m.suite.Names(), ", "))
 	}
@@ -156,9 +156,8 @@ func (m *measurement) run(ctx context.Context, out io.Writer) (err error) {
 	return finish(report, m.jsonFile, out)
 }
 
-// answers makes sure that there is a ClickHouse at an address, if that is not "": a server
-// that sends nothing costs less than one that does, and nothing in the figures would show
-// why.
+// answers checks that a ClickHouse server answers at an address, unless it is "". A server that
+// exports no events costs less, and the figures would not show the reason.
 func answers(ctx context.Context, address string) error {
 	if address == "" {
 		return nil
@@ -170,7 +169,7 @@ func answers(ctx context.Context, address string) error {
 	return db.Close()
 }
 
-// tokenOf returns the token of a variable, none if the variable is "".
+// tokenOf returns the token in a variable, "" if the variable is "".
 func tokenOf(variable string) (string, error) {
 	token := strings.TrimSpace(os.Getenv(variable))
 	if variable != "" && token == "" {
@@ -179,7 +178,7 @@ func tokenOf(variable string) (string, error) {
 	return token, nil
 }
 
-// bucketOf finds the bucket that a configuration names, and makes sure that it answers.
+// bucketOf returns the bucket of a configuration, after checking that it answers.
 func bucketOf(ctx context.Context, file string) (*config.Bucket, error) {
 	conf, err := config.Load(file, nil)
 	if err != nil {

@@ -14,13 +14,12 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// TestServer runs every scenario with tiny counts, over real processes.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var r bench.Report
 	table := measured(t, &r, nil, "--program", built(t).parley, "--quick", "--percent", "3", "--dir", dir)
-	// What stands still in the middle of a reply needs no count of its own here.
+	// The scenarios that stop in the middle of a reply have no count here.
 	samples := map[string]int{
 		"raw-put-1": 6, "raw-put-16": 6, "raw-put-64": 6, "raw-fsync": 6, "start": 1, "idle": 0, "rush": 60, "stored": 0, "admission-warm": 3, "admission-new": 3,
 		"admission-64": 15, "admission-held": 30, "turns": 15, "first-delta": 1, "token-lag": 200, "readers": 600, "broadcast": -1,
@@ -31,7 +30,7 @@ func TestServer(t *testing.T) {
 	}
 	for _, s := range r.Scenarios {
 		want, known := samples[s.Name]
-		if want < 0 { // As many frames as the server made of the reply.
+		if want < 0 { // One sample for each frame of the reply.
 			want = s.Samples
 		}
 		if !known || s.Samples != want || (s.Latency != nil) != (want > 0) || s.Error != "" || !strings.Contains(table, s.Name+" ") {
@@ -54,8 +53,7 @@ func TestServer(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// TestAgainst measures a server that is there already, with a model that is not the
-// bench's own.
+// The server runs already, with a model that is not the bench's.
 func TestAgainst(t *testing.T) {
 	t.Parallel()
 	p, err := proc.ReaperOf(t).Start(proc.Command{Args: []string{built(t).parley, "serve", "--quiet", "--config", echoConfig(t, dirBucket(t))}})
@@ -75,7 +73,7 @@ func TestAgainst(t *testing.T) {
 			t.Errorf("against a foreign server: %+v", s)
 		}
 	}
-	// Readers need the bench's model, and nobody kills a foreign server.
+	// Readers need the bench's model, and a foreign server is never killed.
 	if d := cmp.Diff([]string{"admission-warm", "admission-new", "turns", "first-delta"}, names); d != "" {
 		t.Errorf("scenarios (-want +got):\n%s", d)
 	}
@@ -109,7 +107,7 @@ func TestServerMistakes(t *testing.T) {
 	}
 }
 
-// wantProfiles checks that a folder holds the profiles of scenarios, and nothing else.
+// wantProfiles checks that a folder holds exactly the profiles of the named scenarios.
 func wantProfiles(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	var want, got []string
@@ -132,8 +130,8 @@ func wantProfiles(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestServerProfiles: the server is profiled where its costs are measured. The source of a
-// broadcast is none of that.
+// The server is profiled in the scenarios that measure its costs. The source of a broadcast is not
+// such a scenario.
 func TestServerProfiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

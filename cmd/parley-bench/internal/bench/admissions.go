@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Scripts of the model. A server with another model takes them as plain text.
+// Scripts of the model. Another model takes them as plain text.
 const (
 	oneToken   = "tokens=1"
 	shortReply = "tokens=20"
 )
 
-// singleWarm is how many conversations take turns at one in flight, so that none
-// gets long.
+// singleWarm is the number of conversations that share the turns at one in flight, so that none gets
+// long.
 const singleWarm = 16
 
 // Amounts of warm conversations.
@@ -25,8 +25,7 @@ var (
 	oneWarm  = amount[int]{1, 1}
 )
 
-// warm returns n conversations with a settled turn each. Later calls return the
-// same ones.
+// warm returns n conversations with a settled turn each. Later calls return the same ones.
 func (r *runner) warm(ctx context.Context, n int) ([]string, error) {
 	if err := r.serve(ctx); err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func admissionWarm(ctx context.Context, j *job) error { return j.single(ctx, j.i
 
 func admissionNew(ctx context.Context, j *job) error { return j.single(ctx, numbered(j.prefix+"new")) }
 
-// single times admissions one after the other; in between, it waits for the turn.
+// single times one admission after the other, and waits for the turn in between.
 func (j *job) single(ctx context.Context, id func(i int) string) error {
 	return j.measure(ctx, 1, warmUps.of(&j.o), func(ctx context.Context, i int) (time.Duration, error) {
 		receipt, took, err := j.at.post(ctx, id(i), oneToken)
@@ -60,18 +59,18 @@ func (j *job) single(ctx context.Context, id func(i int) string) error {
 	})
 }
 
-// owed has the latest receipt of every conversation.
+// owed maps each conversation to its latest receipt.
 type owed map[string]receipt
 
 func (o owed) add(id string, r receipt) {
-	// Offsets of one conversation have one length and sort as texts.
+	// Offsets of one conversation have equal length, so they sort as strings.
 	if o[id].Offset < r.Offset {
 		o[id] = r
 	}
 }
 
-// settle waits until nothing is owed in any of them: a conversation settles in the
-// order of admission.
+// settle waits until every conversation has settled its latest submission, and so all earlier ones:
+// settlements follow the order of admission.
 func (o owed) settle(ctx context.Context, t *target) error {
 	for id, r := range o {
 		if _, err := t.settle(ctx, id, r); err != nil {
@@ -81,8 +80,8 @@ func (o owed) settle(ctx context.Context, t *target) error {
 	return nil
 }
 
-// admissions times POSTs to the warm conversations in turn, and then waits for the turns. If the
-// model is held back at a gate, it is released before.
+// admissions times POSTs to the warm conversations in turn, and then waits for the turns. It first
+// releases the gate that blocks the model, if any.
 func (j *job) admissions(ctx context.Context, inFlight int, gate string) error {
 	text := oneToken
 	if gate != "" {
@@ -110,7 +109,7 @@ func admissionBurst(ctx context.Context, j *job) error { return j.admissions(ctx
 
 func admissionHeld(ctx context.Context, j *job) error { return j.admissions(ctx, 16, j.prefix+"held") }
 
-// ask calls a route of the model itself.
+// ask calls a control route of the model.
 func (r *runner) ask(ctx context.Context, method, path string, status int) ([]byte, error) {
 	at, err := r.modelURL(ctx)
 	if err != nil {
@@ -123,10 +122,10 @@ func (r *runner) ask(ctx context.Context, method, path string, status int) ([]by
 	return b, nil
 }
 
-// releaseTimeout bounds the opening of a gate when the run is over.
+// releaseTimeout bounds the opening of a gate after the end of the run.
 const releaseTimeout = 5 * time.Second
 
-// free opens a gate of the model, also after a failure, when nothing may hang there.
+// free opens a gate of the model, also after a failure, so that no call hangs at it.
 func (r *runner) free(ctx context.Context, gate string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

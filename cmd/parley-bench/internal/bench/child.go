@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// startTimeout bounds how long a process may take to begin, endTimeout to end in
-	// order.
+	// startTimeout bounds the start of a process, endTimeout its graceful shutdown.
 	startTimeout, endTimeout = 30 * time.Second, time.Minute
-	// maxTail bounds what is told of a process's log, in bytes.
+	// maxTail limits the part of a process's log in an error, in bytes.
 	maxTail = 4 << 10
 	// agentName is the agent of the run's own servers.
 	agentName = "bench"
 )
 
-// Commands of the program that a run belongs to, which are its children.
+// Commands of this program that a run starts as its children.
 const (
 	// ModelCommand serves the model of a run until SIGTERM. It prints its URL first.
 	ModelCommand = "model"
@@ -36,16 +35,16 @@ const (
 	BucketCommand = "bucket"
 )
 
-// child is a process of a run, and what it serves. Its owner ends it and waits. Nil is a
-// process that is not known.
+// child is a process of a run, and its address. The owner ends it and waits. A nil child is an unknown
+// process.
 type child struct {
 	*proc.Process
 	*target
 	admin string // host:port of its admin listener, "" if it has none.
 }
 
-// start starts a process and waits until it prints its URL. What a name stands for is
-// told when that fails, and names the file of its log unless the command does.
+// start starts a process and waits until it prints its URL. The name appears in errors and names the
+// log file, unless the command names one.
 func (r *runner) start(ctx context.Context, name string, c proc.Command) (*child, error) {
 	if c.Log == "" {
 		c.Log = filepath.Join(r.dir, name+"-"+rand.Text()+".log")
@@ -68,7 +67,7 @@ func (r *runner) start(ctx context.Context, name string, c proc.Command) (*child
 	return &child{Process: p, target: at}, nil
 }
 
-// command starts a command of this program, unless it runs already.
+// command starts a command of this program unless it is running.
 func (r *runner) command(ctx context.Context, c **child, args ...string) (err error) {
 	if *c == nil {
 		*c, err = r.start(ctx, args[0], proc.Command{Args: append([]string{r.o.Self}, args...)})
@@ -86,12 +85,12 @@ func (r *runner) modelURL(ctx context.Context) (string, error) {
 	return r.model.at.String(), nil
 }
 
-// spec is how a server of the measured program is run.
+// spec describes how to run a server of the measured program.
 type spec struct {
-	kind, name         string         // What it is, and which one of them.
-	observed, profiled bool           // It has an admin listener, which an older program does not know with profiles.
-	sections           map[string]any // Of its configuration, beside those of every one.
-	command            proc.Command   // Its flags, beside those, and what else it is started with.
+	kind, name         string         // kind of server, and its name
+	observed, profiled bool           // It has an admin listener; older programs have none with profiles.
+	sections           map[string]any // added to the common configuration
+	command            proc.Command   // flags added to the common ones, and process options
 }
 
 func (r *runner) node(ctx context.Context, s spec) (*child, error) {
@@ -118,7 +117,7 @@ func (r *runner) node(ctx context.Context, s spec) (*child, error) {
 		}
 		conf["admin"] = section
 	}
-	// JSON is yaml, with every name quoted as it has to be.
+	// JSON is valid YAML, with every string quoted.
 	text, err := json.Marshal(conf)
 	if err != nil {
 		return nil, err
@@ -135,8 +134,8 @@ func (r *runner) node(ctx context.Context, s spec) (*child, error) {
 	return c, err
 }
 
-// fresh starts a server over a folder below dir. Only where it is asked for its profiles
-// it has an admin listener, so that older programs can be measured in all else.
+// fresh starts a server over a folder below dir. It has an admin listener only if it is profiled, so
+// that older programs can run all other scenarios.
 func (r *runner) fresh(ctx context.Context, folder string, profiled bool) (*child, error) {
 	s := spec{kind: "server", name: folder, observed: profiled, profiled: profiled}
 	s.sections = map[string]any{"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)}}
@@ -146,7 +145,7 @@ func (r *runner) fresh(ctx context.Context, folder string, profiled bool) (*chil
 	return r.node(ctx, s)
 }
 
-// serve makes sure that there is a server to measure.
+// serve starts the server to measure unless it is running.
 func (r *runner) serve(ctx context.Context) error {
 	if r.o.Against != "" || r.server != nil {
 		return nil
@@ -158,8 +157,8 @@ func (r *runner) serve(ctx context.Context) error {
 	return err
 }
 
-// apart runs a scenario on a server of its own, over a folder of its own, which is
-// stopped when the scenario ends.
+// apart runs a scenario on a separate server with a separate folder, and stops it when the scenario
+// ends.
 func (r *runner) apart(ctx context.Context, folder string, profiled bool, run func(c *child) error) error {
 	c, err := r.fresh(ctx, folder, profiled)
 	if err != nil {
@@ -170,7 +169,7 @@ func (r *runner) apart(ctx context.Context, folder string, profiled bool, run fu
 
 func tail(p *proc.Process) string { return strings.TrimSpace(proc.Tail(p.Log, maxTail)) }
 
-// end ends the child in order. One that does not end is killed.
+// end shuts the child down gracefully, and kills it after endTimeout.
 func (c *child) end() error {
 	if c == nil {
 		return nil
@@ -182,7 +181,7 @@ func (c *child) end() error {
 	return nil
 }
 
-// pid is the child's process, 0 if it is not known.
+// pid returns the pid of the child, 0 if it is unknown.
 func (c *child) pid() int {
 	if c == nil {
 		return 0
@@ -190,7 +189,7 @@ func (c *child) pid() int {
 	return c.PID()
 }
 
-// memory is what the child has; nil if that cannot be told.
+// memory returns the memory of the child, nil if it is unknown.
 func (c *child) memory() *proc.Memory {
 	u, err := proc.UsageOf(c.pid())
 	if err != nil {
@@ -203,7 +202,7 @@ func (c *child) page(ctx context.Context, path string) ([]byte, error) {
 	return fetch(ctx, c.client, http.MethodGet, "http://"+c.admin+path, nil, http.StatusOK)
 }
 
-// VersionOf returns what a parley program says it is.
+// VersionOf returns the version that a parley program prints.
 func VersionOf(ctx context.Context, program string) (string, error) {
 	out, err := exec.CommandContext(ctx, program, "version").Output()
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// Variables in the environment of nodes that hold the keys of their bucket.
+	// Environment variables of nodes that hold the keys of their bucket.
 	accessKeyEnv, secretKeyEnv = "PARLEY_BENCH_ACCESS_KEY", "PARLEY_BENCH_SECRET_KEY"
-	// probeEvery is how often the load balancer asks the nodes whether they are ready.
+	// probeEvery is the period of the load balancer's readiness checks.
 	probeEvery = 250 * time.Millisecond
 )
 
-// member is what nodes of a cluster differ in.
+// member is the part of the configuration that differs between nodes.
 type member struct {
 	weight           int
 	strict, profiled bool
@@ -35,22 +35,22 @@ type member struct {
 
 func equal(n int) []member { return slices.Repeat([]member{{weight: 1}}, n) }
 
-// Places of a cluster in which one node owns everything: the others have no weight.
+// Places of a cluster in which one node owns every conversation: the others have no weight.
 const ownerPlace, otherPlace, strictPlace = 0, 1, 2
 
 func oneOwner(profiled bool) []member {
 	return []member{ownerPlace: {weight: 1, profiled: profiled}, otherPlace: {}, strictPlace: {strict: true}}
 }
 
-// life is a node from a start to its end.
+// life is one run of a node, from start to end.
 type life struct {
 	*child
 	place int
 	ready atomic.Bool
 }
 
-// cluster is the nodes of a scenario: places, and who holds them. Places are started and ended
-// by one goroutine; everything else is safe for concurrent use.
+// cluster holds the nodes of a scenario by place. One goroutine starts and ends places; all other
+// methods are safe for concurrent use.
 type cluster struct {
 	*job
 	bucket  config.Bucket
@@ -58,12 +58,11 @@ type cluster struct {
 	members []member
 	lives   []atomic.Pointer[life]
 	turn    atomic.Int64
-	// killing says that attempts are consumed on purpose: they are not told.
+	// killing: attempts are consumed on purpose, so they are not reported.
 	killing bool
 }
 
-// within runs a scenario on a cluster of its own, of which the first places are
-// started, and ends it.
+// within runs a scenario on a cluster, of which it starts the first places, and ends the cluster.
 func within(members []member, started int, run func(context.Context, *cluster) error) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) (err error) {
 		c := &cluster{job: j, members: members, lives: make([]atomic.Pointer[life], len(members))}
@@ -80,7 +79,7 @@ func within(members []member, started int, run func(context.Context, *cluster) e
 		}
 		c.logs = storage.NewLogs(bucket, nil)
 		defer func() { err = errors.Join(err, c.end()) }()
-		// One first: it says why, if the bucket cannot be used.
+		// One node first: its error explains an unusable bucket.
 		if err := c.begin(ctx, 0); err != nil {
 			return err
 		}
@@ -103,7 +102,7 @@ func within(members []member, started int, run func(context.Context, *cluster) e
 	}
 }
 
-// shared returns where nodes find their bucket, and starts it if there is none.
+// shared returns the bucket of the nodes, and starts its server on first use.
 func (r *runner) shared(ctx context.Context) (config.Bucket, error) {
 	if r.o.Bucket != nil {
 		return *r.o.Bucket, nil
@@ -114,7 +113,7 @@ func (r *runner) shared(ctx context.Context) (config.Bucket, error) {
 	return bucketAt(r.store.at)
 }
 
-// bucketAt reads what the process of a bucket prints: http://host:port/name.
+// bucketAt parses the URL that a bucket process prints: http://host:port/name.
 func bucketAt(at *url.URL) (config.Bucket, error) {
 	b := config.Bucket{Endpoint: at.Host, Name: strings.TrimPrefix(at.Path, "/")}
 	if at.Scheme != "http" || b.Endpoint == "" || b.Name == "" || strings.Contains(b.Name, "/") {
@@ -132,7 +131,7 @@ func (c *cluster) begin(ctx context.Context, place int) error {
 	}
 	s := spec{kind: "node", name: fmt.Sprintf("%s-%d", c.Name, place), observed: true, profiled: m.profiled}
 	peers := map[string]any{"listen": "127.0.0.1:0", "weight": m.weight}
-	if c.o.few() { // A busy machine must not make a node look dead.
+	if c.o.few() { // A busy machine must not make a node look crashed.
 		peers["suspect"], peers["fence"] = "10s", "5s"
 	}
 	s.sections = map[string]any{"bucket": bucket, "strictReads": m.strict, "cluster": peers}
@@ -180,8 +179,8 @@ func (c *cluster) running() (all []*life) {
 	return all
 }
 
-// acquainted waits until every node knows of as many members as there are nodes: one
-// that has just joined is ready a moment before the others have heard of it.
+// acquainted waits until every node knows all members: a new node is ready a moment before the others
+// know of it.
 func (c *cluster) acquainted(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the nodes do not get to know each other"))
 	defer cancel()
@@ -200,7 +199,7 @@ func (c *cluster) acquainted(ctx context.Context) error {
 	return nil
 }
 
-// watch is the load balancer's look at the nodes.
+// watch is the readiness loop of the load balancer.
 func (c *cluster) watch(ctx context.Context) {
 	for pause(ctx, probeEvery) == nil {
 		var wg sync.WaitGroup
@@ -211,7 +210,7 @@ func (c *cluster) watch(ctx context.Context) {
 	}
 }
 
-// pick returns the next ready node other than one, nil if there is none.
+// pick returns the next ready node other than but, nil if there is none.
 func (c *cluster) pick(but *life) *life {
 	first := int(c.turn.Add(1))
 	for i := range c.lives {
@@ -223,8 +222,7 @@ func (c *cluster) pick(but *life) *life {
 	return nil
 }
 
-// next is pick of any node, and waits for one: a busy machine may be late to say that it is
-// ready.
+// next returns any ready node and waits for one: a busy machine may report readiness late.
 func (c *cluster) next(ctx context.Context) (*life, error) {
 	for {
 		if l := c.pick(nil); l != nil {
@@ -238,7 +236,7 @@ func (c *cluster) next(ctx context.Context) (*life, error) {
 
 func (c *cluster) place(place int) *life { return c.lives[place].Load() }
 
-// kill ends a node as a power cut would and returns when it did.
+// kill ends a node by SIGKILL and returns the time.
 func (c *cluster) kill(place int) time.Time {
 	l := c.lives[place].Swap(nil)
 	l.Kill()
@@ -247,8 +245,8 @@ func (c *cluster) kill(place int) time.Time {
 	return ended
 }
 
-// leave ends a node by SIGTERM and returns how long that took. The load balancer finds
-// out by itself.
+// leave ends a node by SIGTERM and returns the duration of the shutdown. The load balancer is not
+// notified.
 func (c *cluster) leave(place int) (time.Duration, error) {
 	took, err := clocked(c.place(place).end)
 	c.lives[place].Store(nil)
@@ -269,7 +267,7 @@ func (c *cluster) end() error {
 	return g.Wait()
 }
 
-// steadyTime is how long nothing changes before, between and after changes of the members.
+// steadyTime is the pause before, between and after changes of the members.
 var steadyTime = amount[time.Duration]{5 * time.Second, 2 * time.Second}
 
 func leave(ctx context.Context, c *cluster) error {
@@ -311,7 +309,8 @@ func rolling(ctx context.Context, c *cluster) error {
 	})
 }
 
-// idleMember weighs a member that owns everything, at its start and after many conversations.
+// idleMember measures the memory of a member that owns everything, at its start and after many
+// conversations.
 func idleMember(ctx context.Context, c *cluster) error {
 	grown, _, err := c.weigh(ctx, c.place(ownerPlace).child, amount[time.Duration]{35 * time.Second, 2 * time.Second})
 	if err != nil {

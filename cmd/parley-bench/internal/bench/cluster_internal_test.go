@@ -49,7 +49,7 @@ func TestFateOf(t *testing.T) {
 	}
 }
 
-// fakeNodes are nodes that answer with a status, 0 for nobody who listens.
+// fakeNodes returns nodes that answer with a status; 0 has no listener.
 func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 	t.Helper()
 	j := &job{runner: &runner{o: Options{Progress: io.Discard}}, Scenario: &Scenario{Name: "x"}}
@@ -79,11 +79,11 @@ func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 		c.lives[i].Store(l)
 		asked = append(asked, count)
 	}
-	c.turn.Store(-1) // The first node is asked first.
+	c.turn.Store(-1)
 	return c, asked
 }
 
-// TestLoadRetries: what a node does not take goes to another one, once, and is counted.
+// A request that a node does not take is retried once at another one, and counted.
 func TestLoadRetries(t *testing.T) {
 	for name, tt := range map[string]struct {
 		statuses []int
@@ -147,16 +147,15 @@ func TestLastBatch(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a batch of a new writer counts, and not what was on its way when the
-// node was killed.
+// A batch of a new writer ends the interruption; batches in flight at the kill do not.
 func TestInterrupted(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	killed := at(10)
 	for name, tt := range map[string]struct {
-		nonces   string // Of batches 0, 1, …
+		nonces   string // of batches 0, 1, …
 		seen     []arrival
-		want     time.Duration // 0 for a turn that was not interrupted.
+		want     time.Duration // 0 if the turn was not interrupted
 		attempts int
 	}{
 		"taken over":                     {"aaaabb", []arrival{{1, at(8)}, {3, at(9)}, {5, at(12)}}, 2 * time.Second, 2},
@@ -223,7 +222,7 @@ func TestBehind(t *testing.T) {
 	got := behind(owners, others)
 	slices.Sort(got)
 	var want []time.Duration
-	// Batch 1 is at the owner's median at 12, batch 2 at 22; one frame had both.
+	// The owner's median has batch 1 at 12 and batch 2 at 22; one frame had both.
 	for _, ms := range []int{-1, -1, 1, 3, 9} {
 		want = append(want, time.Duration(ms)*time.Millisecond)
 	}
@@ -247,8 +246,7 @@ func TestBucketAt(t *testing.T) {
 	}
 }
 
-// TestRunClusterMistakes: options are checked before anything starts, and a scenario
-// that cannot run says why.
+// Options are checked before anything starts, and a scenario that cannot run reports its reason.
 func TestRunClusterMistakes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o    Options

@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// streamedReply takes six seconds, so that it is under way when a node is killed.
+	// streamedReply takes six seconds, so that it is streaming when a node is killed.
 	streamedReply = "pace=200ms tokens=30"
-	// A node is killed so long after all replies have begun, at random.
+	// Bounds of the random delay of a kill after all replies have begun.
 	killAfter, killBefore = 200 * time.Millisecond, 2200 * time.Millisecond
-	// settleTimeout bounds how long the turns of a round may go on after the kill.
+	// settleTimeout bounds the time from a kill to the settlement of the turns.
 	settleTimeout = time.Minute
 )
 
-// Amounts of a failover: the streaming turns under way at each kill, the requests per second
-// meanwhile, and the conversations that they go to.
+// Amounts of a failover: the streaming turns at each kill, the requests per second of the load, and
+// its conversations.
 var (
 	streamedTurns = amount[int]{60, 30}
 	besideRate    = amount[int]{20, 10}
 	besidePool    = amount[int]{60, 50}
 )
 
-// follower is a live reader of one turn that goes on at another node when its stream
-// ends. It belongs to one goroutine until that has ended.
+// follower is a live reader of one turn that reconnects to another node when its stream ends. One
+// goroutine owns it until that returns.
 type follower struct {
 	id    string
 	turn  receipt
-	spoke chan struct{} // Closed at the first word.
+	spoke chan struct{} // closed at the first token
 	seen  []arrival
-	ends  int // Streams that ended before the turn did.
+	ends  int // streams that ended before the turn did
 }
 
-// follow reads at nodes that are not in a place until the turn is settled.
+// follow reads at nodes outside of a place until the turn is settled.
 func (f *follower) follow(ctx context.Context, c *cluster, but int) error {
 	next, begun := f.turn.Offset, false
 	for ; ; f.ends++ {
@@ -80,7 +80,7 @@ func (f *follower) follow(ctx context.Context, c *cluster, but int) error {
 
 type failures struct {
 	took                []time.Duration
-	interrupted, others audit // Attempts beyond the first.
+	interrupted, others audit // attempts beyond the first
 	undisturbed, ends   int
 }
 
@@ -93,7 +93,7 @@ func failover(ctx context.Context, c *cluster) error {
 	end := l.begin(ctx)
 	defer end()
 	var sum failures
-	dice := rand.New(rand.NewPCG(7, 1)) // Every run kills at the same moments.
+	dice := rand.New(rand.NewPCG(7, 1)) // Every run kills at the same times.
 	for round := range c.n {
 		moment := killAfter + time.Duration(dice.Int64N(int64(killBefore-killAfter)))
 		if err := c.killRound(ctx, round, moment, &sum); err != nil {
@@ -117,11 +117,11 @@ func failover(ctx context.Context, c *cluster) error {
 	c.figure("attempts consumed by them", float64(sum.others.consumed), "")
 	c.figure("turns lost", float64(sum.interrupted.lost+sum.others.lost), "")
 	c.figure("streams ended", float64(sum.ends), "")
-	// The kills interrupt turns of the load, too: what that consumes is no news.
+	// The kills also interrupt turns of the load, so their attempts are expected.
 	return l.verdict(ctx)
 }
 
-// killRound lets turns stream, kills the node of a place, and waits for their end.
+// killRound starts streaming turns, kills the node of a place, and waits for the turns to settle.
 func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration, sum *failures) error {
 	victim := round % len(c.lives)
 	followers := make([]*follower, streamedTurns.of(&c.o))
@@ -161,7 +161,7 @@ func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration
 	return nil
 }
 
-// killWhen kills a node a while after all replies have begun.
+// killWhen kills a node some time after all replies have begun.
 func (c *cluster) killWhen(ctx context.Context, followers []*follower, victim int, moment time.Duration) (time.Time, error) {
 	for _, f := range followers {
 		select {
@@ -176,7 +176,7 @@ func (c *cluster) killWhen(ctx context.Context, followers []*follower, victim in
 	return c.kill(victim), nil
 }
 
-// add judges a turn by its log and by what its reader saw.
+// add counts a turn by its log and by the batches that its reader received.
 func (sum *failures) add(f *follower, s *story, killed time.Time) {
 	sum.ends += f.ends
 	seen, ok := seenBefore(f.seen, killed)

@@ -18,13 +18,13 @@ type fate int
 
 const (
 	answered    fate = iota
-	unavailable      // It answered 503.
-	refused          // It took no connection.
-	cut              // The connection ended before an answer.
-	failed           // Another answer, or none in time.
+	unavailable      // 503
+	refused          // no connection
+	cut              // connection closed before an answer
+	failed           // another status, or a timeout
 )
 
-// fateOf tells how a request ended that is to be answered with want.
+// fateOf classifies the result of a request whose expected status is want.
 func fateOf(status, want int, err error) fate {
 	var op *net.OpError
 	switch {
@@ -45,28 +45,28 @@ func fateOf(status, want int, err error) fate {
 }
 
 const (
-	// requestTimeout bounds a request: longer than a node looks for an owner.
+	// requestTimeout bounds a request. It is longer than a node searches for an owner.
 	requestTimeout = 15 * time.Second
-	// loadReply is what a message of a load asks for: turns that are under way for a while.
+	// loadReply is the script of a message of a load. Its turn takes a while.
 	loadReply = "pace=20ms tokens=10"
-	// maxNotes bounds the failures of a load that are told.
+	// maxNotes limits the failures of a load that are reported.
 	maxNotes = 5
 )
 
 var loadPool = amount[int]{200, 50}
 
-// load puts requests on a cluster at a fixed rate, whatever becomes of those before:
-// messages and snapshots in turn, each to the next ready node. What a node does not
-// take is repeated once at another one, under the same key.
+// load sends requests to a cluster at a fixed rate, independent of earlier requests: messages and
+// snapshots in turn, each to the next ready node. A request that a node does not take is retried once
+// at another one, under the same key.
 type load struct {
 	c    *cluster
 	ids  []string
-	rate int // Of requests per second.
+	rate int // requests per second
 
 	mu           sync.Mutex
-	took         []time.Duration // Of those answered, from when they were due.
-	fates        [failed + 1]int // Of first tries.
-	failed       int             // After the second.
+	took         []time.Duration // of answered requests, from their due time
+	fates        [failed + 1]int // of first tries
+	failed       int             // after the second try
 	acknowledged map[string][]string
 	began        time.Time
 	lasted       time.Duration
@@ -91,7 +91,7 @@ func (c *cluster) newLoad(ctx context.Context, rate, conversations int) (*load, 
 	return l, nil
 }
 
-// begin starts the load. What it returns ends it, and waits for what is under way.
+// begin starts the load. The returned function stops it and waits for requests in flight.
 func (l *load) begin(ctx context.Context) (end func()) {
 	due, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -112,7 +112,7 @@ func (l *load) begin(ctx context.Context) (end func()) {
 	})
 }
 
-// request sends the i-th request and counts what becomes of it.
+// request sends the i-th request and counts its result.
 func (l *load) request(ctx context.Context, i int, due time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -165,7 +165,7 @@ func (l *load) acknowledge(id string, body []byte) error {
 	return nil
 }
 
-// count counts a request; err is why it failed for good.
+// count counts a request; err is its error after the retry.
 func (l *load) count(first fate, due time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +180,7 @@ func (l *load) count(first fate, due time.Time, err error) {
 	}
 }
 
-// verdict adds the counts of a load that has ended, and what became of the acknowledged messages.
+// verdict adds the counts of a finished load, and the audit of its acknowledged messages.
 func (l *load) verdict(ctx context.Context) error {
 	sent, acknowledged := 0, 0
 	for _, n := range l.fates {
@@ -202,7 +202,7 @@ func (l *load) verdict(ctx context.Context) error {
 	return err
 }
 
-// loaded puts a load on while the members change, and for a while before and after.
+// loaded runs a load while the members change, and for a while before and after.
 func (c *cluster) loaded(ctx context.Context, change func(steady func() error) error) error {
 	steady := func() error { return pause(ctx, steadyTime.of(&c.o)) }
 	l, err := c.newLoad(ctx, c.n, loadPool.of(&c.o))

@@ -19,13 +19,13 @@ type written struct {
 	nonce storage.Nonce
 }
 
-// story is what the log of a conversation says so far. It belongs to one goroutine.
+// story is the log of a conversation as read so far. It belongs to one goroutine.
 type story struct {
 	key     conversation.Key
 	after   storage.Position
 	batches []written
 
-	// Of each submission: attempts that have begun and were not released, and settlements.
+	// by submission: attempts begun and not released, and settlements
 	attempts, settled map[string]int
 }
 
@@ -64,9 +64,9 @@ func (s *story) add(b written, records ...conversation.Record) {
 	}
 }
 
-// resumed returns the first batch of another writer than the one that wrote batch
-// seen: the turn was interrupted after it. Batches in between are of the old writer,
-// and were under way. It is false if nobody else wrote.
+// resumed returns the first batch of another writer than that of batch seen: the turn was interrupted
+// after it. Batches in between come from the old writer and were in flight. It returns false if there
+// is no other writer.
 func (s *story) resumed(seen int64) (int64, bool) {
 	at := slices.IndexFunc(s.batches, func(b written) bool { return b.seq == seen })
 	if at < 0 {
@@ -85,14 +85,14 @@ const (
 	auditTimeout = 30 * time.Second
 )
 
-// audit is what became of acknowledged messages.
+// audit counts the outcomes of acknowledged messages.
 type audit struct {
-	// lost have no settlement within auditTimeout, twice more than one. consumed are
-	// attempts beyond the first of each.
+	// lost counts messages without a settlement within auditTimeout, twice those with several.
+	// consumed counts the attempts beyond the first.
 	lost, twice, consumed int
 }
 
-// judge adds up what a log says about submissions, and returns those it counts.
+// judge counts the submissions of a log, and returns those counted as lost, twice or consumed.
 func (a *audit) judge(s *story, submissions ...string) string {
 	var odd []string
 	for _, id := range submissions {
@@ -111,8 +111,8 @@ func (a *audit) judge(s *story, submissions ...string) string {
 	return strings.Join(odd, ", ")
 }
 
-// audit reads the logs of conversations until everything acknowledged in them is
-// settled, or for as long as it may take.
+// audit reads the logs of conversations until every acknowledged message is settled, or until
+// auditTimeout.
 func (c *cluster) audit(ctx context.Context, acknowledged map[string][]string) (audit, error) {
 	var sum audit
 	var mu sync.Mutex

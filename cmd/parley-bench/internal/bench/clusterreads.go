@@ -13,7 +13,7 @@ import (
 
 func acrossNodes(ctx context.Context, c *cluster) error {
 	id := func(i int) string { return numbered("warm")(i % singleWarm) }
-	// A conversation at rest: it is there, and both nodes have had to do with it.
+	// The conversation is idle, and both nodes have served it before.
 	samples, err := c.inTurn(ctx, max(singleWarm, warmUps.of(&c.o)), func(ctx context.Context, i, place int) (time.Duration, error) {
 		r, took, err := c.place(place).post(ctx, id(i), oneToken)
 		if err == nil {
@@ -34,7 +34,7 @@ func acrossNodes(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// Amounts of readersOfTwo: what they hear, and the words of each.
+// Amounts of readersOfTwo: its replies, and the tokens of each.
 var (
 	heardReplies = amount[int]{2, 1}
 	heardWords   = amount[int]{240, 240}
@@ -64,8 +64,8 @@ func readersOfTwo(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// hear posts a reply, of a batch about every quarter of a second, with readers at both
-// nodes, and returns what arrived at each of them and the offset after it.
+// hear posts a reply with a batch about every 250 ms, with readers at both nodes. It returns the
+// arrivals at each of them and the offset after the reply.
 func (c *cluster) hear(ctx context.Context, id, head string) (sides [2][][]arrival, next string, err error) {
 	sides = [2][][]arrival{make([][]arrival, c.n), make([][]arrival, c.n)}
 	g, reading := errgroup.WithContext(ctx)
@@ -91,17 +91,17 @@ func (c *cluster) hear(ctx context.Context, id, head string) (sides [2][][]arriv
 	return sides, next, g.Wait()
 }
 
-// arrival is when a reader had a batch, and all before it.
+// arrival is the time at which a reader had a batch and all earlier ones.
 type arrival struct {
 	batch int64
 	at    time.Time
 }
 
-// batchMark stands before the number of a batch in every chunk.
+// batchMark precedes the number of a batch in every chunk.
 const batchMark = `"position":{"batch":`
 
-// lastBatch returns the batch of the last chunk of a frame. It decodes nothing else:
-// with many readers, decoding would be what is measured.
+// lastBatch returns the batch of the last chunk of a frame. It does not decode JSON: with many
+// readers, decoding would dominate the measurement.
 func lastBatch(frame []byte) (int64, bool) {
 	i := bytes.LastIndex(frame, []byte(batchMark))
 	if i < 0 {
@@ -120,7 +120,7 @@ func reached(all []arrival, batch int64) (arrival, bool) {
 	return all[i], true
 }
 
-// seenBefore returns the last batch a reader had at a time.
+// seenBefore returns the last batch that a reader had at a time.
 func seenBefore(all []arrival, t time.Time) (seen int64, ok bool) {
 	for _, a := range all {
 		if a.at.Before(t) {
@@ -130,9 +130,9 @@ func seenBefore(all []arrival, t time.Time) (seen int64, ok bool) {
 	return seen, ok
 }
 
-// behind returns, for every batch and every other reader, how long after the median of
-// the owner's readers it had that batch; less than nothing is before. A frame may hold
-// several batches: then the last of them counts.
+// behind returns, for every batch and every other reader, its delay after the median of the owner's
+// readers; it is negative if the batch came earlier. A frame with several batches counts as the last
+// of them.
 func behind(owners, others [][]arrival) []time.Duration {
 	ends := map[int64]bool{}
 	for _, reader := range owners {
@@ -166,7 +166,7 @@ func heads(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	// It goes on until the cluster ends: longer than the reads may take.
+	// The reply outlasts the reads; it ends with the cluster.
 	r, _, err := owner.post(ctx, active, "pace=50ms tokens=100000")
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func heads(ctx context.Context, c *cluster) error {
 	}
 	places := []string{ownerPlace: "at the owner", otherPlace: "at another node", strictPlace: "at another node, strict"}
 	ids := []string{idle, active}
-	took := make([][]time.Duration, len(ids)*len(places)) // Of each place for the first, then for the second.
+	took := make([][]time.Duration, len(ids)*len(places)) // all places for the first id, then for the second
 	warm := warmUps.of(&c.o)
 	_, err = loop(ctx, c.limits.loop, 1, warm+c.n, func(ctx context.Context, i int) (time.Duration, error) {
 		for v := range took {

@@ -14,14 +14,14 @@ import (
 type Side struct {
 	Program string    `json:"program"`
 	Version string    `json:"version"`
-	Reports []*Report `json:"reports"` // One of each round.
+	Reports []*Report `json:"reports"` // One per round.
 }
 
-// Comparison is what two programs showed under the same load, in turns.
+// Comparison holds the reports of two programs under the same load, run in turn.
 type Comparison struct {
 	Old Side `json:"old"`
 	New Side `json:"new"`
-	// Errors are those of scenarios and runs, with their round and program.
+	// Errors are those of scenarios and runs, with round and program.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -29,9 +29,9 @@ var sideNames = [2]string{"old", "new"}
 
 func (c *Comparison) sides() [2]*Side { return [2]*Side{&c.Old, &c.New} }
 
-// Compare runs two programs for some rounds, one after the other, first one of them and then
-// the other one first. Its errors are those of [Run] before anything was measured; what
-// fails then is told in the comparison, and the rest goes on.
+// Compare runs two programs for some rounds, one after the other, with alternating order. It returns
+// an error only if [Run] fails before anything was measured. Later errors are part of the comparison,
+// and the remaining runs go on.
 func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*Comparison, error) {
 	if rounds < 1 {
 		return nil, fmt.Errorf("%d rounds are none", rounds)
@@ -42,7 +42,7 @@ func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*C
 			which := (round + turn) % 2
 			side, name := c.sides()[which], fmt.Sprintf("round %d, %s", round+1, sideNames[which])
 			if o.Progress != nil {
-				fmt.Fprintf(o.Progress, "%s: %s\n", name, side.Program) // Nobody depends on it.
+				fmt.Fprintf(o.Progress, "%s: %s\n", name, side.Program) // Progress is best effort.
 			}
 			o.Program, o.Version = side.Program, side.Version
 			report, err := Run(ctx, Server, o)
@@ -50,7 +50,7 @@ func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*C
 				return nil, err
 			}
 			side.Reports = append(side.Reports, report)
-			if ctx.Err() != nil { // What it has left out is no news.
+			if ctx.Err() != nil { // Cancelled: scenarios not run are no errors.
 				c.Errors = append(c.Errors, fmt.Sprintf("%s: %v", name, context.Cause(ctx)))
 				return c, nil
 			}
@@ -65,8 +65,8 @@ func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*C
 	return c, nil
 }
 
-// WriteTable writes for people what has changed: a row per scenario and figure, with errors
-// below. Figures that were the same in every run are left out.
+// WriteTable writes the changes as a table: a row per scenario and figure, with errors below. Figures
+// equal in every run are omitted.
 func (c *Comparison) WriteTable(w io.Writer) error {
 	head := c.Old.Reports[0].Machine.String()
 	if c.Old.Reports[0].Quick {
@@ -92,10 +92,10 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	return printed(w, head, rows, c.Errors)
 }
 
-// sample are the values of one figure in all runs of a side, sorted.
+// sample holds the values of one figure in all runs of a side, sorted.
 type sample []float64
 
-// median is the middle value, or the mean of the two in the middle, 0 without any.
+// median returns the middle value, or the mean of the two middle values, 0 if there is none.
 func (s sample) median() float64 {
 	if len(s) == 0 {
 		return 0
@@ -103,7 +103,7 @@ func (s sample) median() float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// cells are the median and the spread.
+// cells returns the median and the spread.
 func (s sample) cells() []string {
 	if len(s) == 0 {
 		return []string{"", ""}
@@ -111,8 +111,8 @@ func (s sample) cells() []string {
 	return []string{short(s.median()), short(s[0]) + " – " + short(s[len(s)-1])}
 }
 
-// apart says where the new values are if none of them is among the old ones. A single
-// value of a side says nothing.
+// apart returns the direction of the change if the ranges do not overlap. A side with a single value
+// gives none.
 func apart(before, after sample) string {
 	switch {
 	case len(before) < 2 || len(after) < 2:
@@ -158,8 +158,7 @@ func (c *Comparison) rows() (rows []row) {
 	})
 }
 
-// compared returns the figures of a scenario that a comparison shows, with their units in
-// their names.
+// compared returns the figures of a scenario that a comparison contains, with units in their names.
 func (s *Scenario) compared() (all []Figure) {
 	shown := []string{"p50 ms", "p99 ms", "per s", "CPU s", "RSS MB"}
 	for i, v := range s.numbers() {

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// run is a report of three scenarios, of which turns takes p50 milliseconds and starting
-// has so much memory.
+// run returns a report of three scenarios; turns takes p50 milliseconds and starting has rss bytes of
+// memory.
 func run(p50 float64, rss int64) *bench.Report {
 	return &bench.Report{
 		Machine: bench.Machine{CPUs: 2, OS: "linux", Arch: "amd64", Go: "go1.26"}, Quick: true,
@@ -58,8 +58,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// TestCompareInTurns compares programs that do not start: who is first changes, and errors
-// end nothing.
+// The programs do not start: the order alternates, and errors end nothing.
 func TestCompareInTurns(t *testing.T) {
 	var progress strings.Builder
 	none := filepath.Join(t.TempDir(), "none")

@@ -16,7 +16,7 @@ func TestLoopDoesEverythingOnce(t *testing.T) {
 		var now, most atomic.Int64
 		samples, err := loop(t.Context(), time.Hour, 4, 10, func(_ context.Context, i int) (time.Duration, error) {
 			most.Store(max(most.Load(), now.Add(1)))
-			time.Sleep(time.Second) // In the bubble: all four get here.
+			time.Sleep(time.Second) // Virtual time: all four operations reach this line.
 			now.Add(-1)
 			return time.Duration(i), nil
 		})
@@ -56,7 +56,7 @@ func TestLoopEndsWithTheFirstError(t *testing.T) {
 	}
 }
 
-// TestScenarioTime: a scenario that hangs is ended by its own bound, and says so.
+// The time limit of a scenario ends one that hangs, and is reported.
 func TestScenarioTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &runner{o: Options{Progress: io.Discard}, limits: bounds{scenario: time.Minute}}

@@ -26,12 +26,12 @@ type logJob struct {
 	bucket storage.Bucket
 	logs   *storage.Logs
 	pool   []payload
-	id     string // Of its own, in the name of every conversation.
-	convs  int    // Those written to.
+	id     string // in the name of every conversation
+	convs  int    // number of conversations written to
 }
 
-// logged runs a scenario with a log in the bucket of the options, or in a folder of its own, and
-// with payloads of a size.
+// logged runs a scenario with payloads of size bytes and a log, in the bucket of the options or in a
+// temporary folder.
 func logged(size int, run func(context.Context, *logJob) error) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) (err error) {
 		l := &logJob{job: j, id: rand.Text()}
@@ -65,8 +65,8 @@ func (l *logJob) writer() *storage.Writer {
 	return l.logs.Writer(conv, storage.Nonce(fmt.Sprintf("%s-%d", l.id, l.convs)), storage.Start(), 1)
 }
 
-// sides returns a writer of objects as they are, and one of batches: each stores the i-th payload
-// as the next object of its conversation, and belongs to one goroutine at a time.
+// sides returns a writer of raw objects and a writer of batches. Each stores the i-th payload as the
+// next object of its conversation, and belongs to one goroutine at a time.
 func (l *logJob) sides() [2]operation {
 	conv, seq, w := l.conv(), int64(-1), l.writer()
 	timed := func(store func(ctx context.Context, p payload) error) operation {
@@ -86,9 +86,9 @@ func (l *logJob) sides() [2]operation {
 	}
 }
 
-// inTurn times as many operations of each of two sides as the scenario has, after some that are
-// not measured; their numbers go on where those end. Each side is first as often as the other,
-// so that neither pays for what the other leaves behind.
+// inTurn times n operations of each of two sides, after warmUps unmeasured ones that precede them in
+// the numbering. The sides take turns in going first, so that neither always pays for the
+// after-effects of the other.
 func (j *job) inTurn(ctx context.Context, warmUps int, op func(ctx context.Context, i, side int) (time.Duration, error)) ([2][]time.Duration, error) {
 	var samples [2][]time.Duration
 	both := func(ctx context.Context, i int) (time.Duration, error) {
@@ -122,15 +122,15 @@ func pairs(ctx context.Context, l *logJob) error {
 	return nil
 }
 
-// crowdWriters are those of a crowd.
+// crowdWriters is the number of writers of a crowd.
 const crowdWriters = 64
 
-// crowdRound is how many objects they store in a round, at least one each.
+// crowdRound is the number of objects stored in a round, at least one per writer.
 var crowdRound = amount[int]{2000, 1000}
 
-// crowds times rounds of many writers at once, of each side in turn.
+// crowds times rounds of many concurrent writers, the two sides in turn.
 func crowds(ctx context.Context, l *logJob) error {
-	var idle [2]chan operation // Writers of each side. Who has waited for longest is the next.
+	var idle [2]chan operation // Idle writers of each side, the longest idle first.
 	for side := range idle {
 		idle[side] = make(chan operation, crowdWriters)
 	}
@@ -146,14 +146,14 @@ func crowds(ctx context.Context, l *logJob) error {
 			return w(ctx, i)
 		})
 	}
-	for side := range idle { // Every writer's first object is a warm-up: of a log it is the claim.
+	for side := range idle { // Every writer's first object is a warm-up; in a log it is the claim.
 		if _, err := store(ctx, side, 2*crowdWriters); err != nil {
 			return err
 		}
 	}
 	rows := [2]*Scenario{l.raw, l.Scenario}
 	var samples [2][]time.Duration
-	var rates [2][]float64 // Of each round.
+	var rates [2][]float64 // one per round
 	var cpu [2]*float64
 	_, err := l.inTurn(ctx, 0, func(ctx context.Context, _, side int) (time.Duration, error) {
 		var took []time.Duration
@@ -175,7 +175,7 @@ func crowds(ctx context.Context, l *logJob) error {
 		}
 	}
 	l.raw.figure("object", objectBytes(l.pool), "bytes")
-	// The median: what disturbs a single round decides nothing.
+	// The median, so that a disturbance of one round has no effect.
 	for i := range rates[1] {
 		rates[1][i] /= rates[0][i]
 	}
@@ -187,16 +187,16 @@ func crowds(ctx context.Context, l *logJob) error {
 const (
 	// streamLine is the size of a record line of the stream, in bytes.
 	streamLine = 120
-	// streamLines are written again and again: more bytes of them than the window of
-	// a compressor has, which would find the repetition otherwise.
+	// streamLines are written repeatedly. They exceed the window of the compressor, which would
+	// otherwise find the repetition.
 	streamLines = 40_000
-	// streamWaiting is how many bytes of records may wait for an append: what the
-	// runtime lets wait before it holds a model back.
+	// streamWaiting limits the bytes of records that wait for an append, like the runtime's limit for
+	// backpressure on a model.
 	streamWaiting = 4 << 20
 )
 
-// saturated streams n bytes at most into one conversation as fast as that takes them: one append
-// is in flight, and what comes meanwhile leaves with the next one.
+// saturated streams at most n bytes into one conversation at full speed. One append is in flight, and
+// records that arrive during it leave with the next one.
 func saturated(ctx context.Context, l *logJob) error {
 	records := l.n / streamLine
 	lines, err := deltas(min(records, streamLines), streamLine)
@@ -204,10 +204,10 @@ func saturated(ctx context.Context, l *logJob) error {
 		return err
 	}
 	w := l.writer()
-	if _, err := w.Append(ctx, bytes.Join(lines[:min(records, 100)], nil), conversation.TimeOf(time.Now())); err != nil { // The claim.
+	if _, err := w.Append(ctx, bytes.Join(lines[:min(records, 100)], nil), conversation.TimeOf(time.Now())); err != nil { // the claim
 		return err
 	}
-	waiting := make(chan time.Time, streamWaiting/streamLine) // When each record was there.
+	waiting := make(chan time.Time, streamWaiting/streamLine) // arrival time of each record
 	var samples []time.Duration
 	var cpu *float64
 	batches := 0

@@ -17,8 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// TestPayloads: they are real records of the size that was asked for, the same in
-// every run, and compress as text does.
+// Payloads are valid records of the requested size, equal in every run, and compress as text does.
 func TestPayloads(t *testing.T) {
 	for _, size := range []int{1 << 10, 8 << 10} {
 		pool, err := payloads(size)
@@ -49,8 +48,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestStream: every record is stored once, in order, and no more of them in one batch than may
-// wait.
+// Every record is stored once, in order, and no batch exceeds the limit of waiting records.
 func TestStream(t *testing.T) {
 	store := local.NewMemory()
 	defer store.Close()
@@ -74,7 +72,7 @@ func TestStream(t *testing.T) {
 		if len(b.Lines) > streamWaiting+streamLine {
 			t.Errorf("a batch has %d bytes", len(b.Lines))
 		}
-		if b.Seq == 0 { // The claim.
+		if b.Seq == 0 { // the claim
 			continue
 		}
 		for line := range bytes.Lines(b.Lines) {
@@ -89,7 +87,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// failing is a bucket whose creates fail after some.
+// failing is a bucket whose creates fail after some successes.
 type failing struct {
 	storage.Bucket
 	left atomic.Int64
@@ -102,8 +100,7 @@ func (f *failing) Create(ctx context.Context, key string, body storage.Body) err
 	return f.Bucket.Create(ctx, key, body)
 }
 
-// TestLogFailures: a refused write fails the rows it belongs to and the others go on;
-// what was written is removed.
+// A refused write fails its rows only. All written objects are removed.
 func TestLogFailures(t *testing.T) {
 	store := local.NewMemory()
 	defer store.Close()

@@ -10,14 +10,14 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// prose gives the words of all texts as often as people use them. Drawn one by one
-// they compress about as English does.
+// prose holds the words of all texts with their natural frequency. Words drawn from it at random
+// compress about as English does.
 //
 //go:embed prose.txt
 var prose embed.FS
 
-// deltas returns n record lines of streamed text, with their newlines, of size bytes each, the
-// same in every run. No character is one that JSON escapes.
+// deltas returns n record lines of streamed text of size bytes each, newline included. They are equal
+// in every run and contain no character that JSON escapes.
 func deltas(n, size int) ([][]byte, error) {
 	text, err := prose.ReadFile("prose.txt")
 	if err != nil {
@@ -40,8 +40,8 @@ func deltas(n, size int) ([][]byte, error) {
 	return lines, err
 }
 
-// payload is what both sides of a comparison store: one the lines as a batch, the
-// other the object of such a batch, as it is.
+// payload is the content that both sides of a comparison store: one appends lines as a batch, the
+// other stores object, the encoded batch.
 type payload struct{ lines, object []byte }
 
 // payloads returns payloads of one record line of size bytes each.
@@ -52,7 +52,7 @@ func payloads(size int) ([]payload, error) {
 	}
 	all := make([]payload, len(lines))
 	for i, line := range lines {
-		// As long as the headers of the batches it is compared with.
+		// The header is as long as that of the batches in the comparison.
 		head := storage.Header{
 			Version: storage.SchemaVersion, Seq: int64(1000 + i), Nonce: storage.Nonce(fmt.Sprintf("01JZ4W8Q2M5T7X9B3C6D8F0G1H-%d", i)),
 			Prev: storage.Hash(line[len(line)-18:]), Epoch: 1, At: conversation.Time(1_754_000_000_000 + i),

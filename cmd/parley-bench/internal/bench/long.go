@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Amounts of the long conversation: its turns, and those at its end that are timed.
+// Amounts of the long conversation: all its turns, and the timed turns at its end.
 var (
 	longTurns = amount[int]{1000, 100}
 	lastTurns = amount[int]{50, 10}
@@ -20,15 +20,15 @@ type long struct {
 	turns int
 	// behind is the offset before its last turn.
 	behind string
-	// last are the times of its latest turns, without the model's own.
+	// last holds the times of its latest turns, without the time of the model.
 	last []time.Duration
 }
 
-// spentTries bounds how often the model is asked for a call that is not over.
+// spentTries limits the polls for a model call that has not returned.
 const spentTries = 100
 
-// spent asks the model what its calls have taken so far, again until there are as
-// many: a reply may be settled a moment before the model's call has returned.
+// spent returns the total time of the model's calls once the model has counted calls of them: a reply
+// may settle a moment before the model's call returns.
 func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
 	for range spentTries {
 		b, err := r.ask(ctx, http.MethodGet, "/bench/spent", http.StatusOK)
@@ -48,8 +48,7 @@ func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
 	return s, fmt.Errorf("the model was called %d times, want %d; is it the agent's?", s.Calls, calls)
 }
 
-// bareTurn times a turn and takes off what the model had of it. Nothing else may
-// call the model meanwhile.
+// bareTurn times a turn without the time of the model. No other caller may use the model concurrently.
 func (r *runner) bareTurn(ctx context.Context, id, text string) (time.Duration, string, error) {
 	before, err := r.spent(ctx, 0)
 	if err != nil {
@@ -63,7 +62,7 @@ func (r *runner) bareTurn(ctx context.Context, id, text string) (time.Duration, 
 	return took - time.Duration(after.Nanos-before.Nanos), next, err
 }
 
-// grow builds the long conversation the first time.
+// grow builds the long conversation on first use.
 func (r *runner) grow(ctx context.Context) error {
 	if r.long != nil {
 		return nil
@@ -72,7 +71,7 @@ func (r *runner) grow(ctx context.Context) error {
 		return err
 	}
 	l, next := &long{id: r.prefix + "long"}, ""
-	// turns is an operation of turns in it.
+	// turns returns an operation that runs a turn in it.
 	turns := func(turn func(context.Context, string, string) (time.Duration, string, error)) operation {
 		return func(ctx context.Context, _ int) (took time.Duration, err error) {
 			l.behind = next
@@ -94,10 +93,10 @@ func (r *runner) grow(ctx context.Context) error {
 	return nil
 }
 
-// firstOfTen and lastOfTen are the turns of a short conversation that count as the tenth.
+// firstOfTen and lastOfTen bound the turns of a short conversation that count as the tenth.
 const firstOfTen, lastOfTen = 8, 12
 
-// turnGrowth compares with n short conversations.
+// turnGrowth compares the long conversation with n short ones.
 func turnGrowth(ctx context.Context, j *job) error {
 	var short []time.Duration
 	for i := range j.n {
@@ -121,7 +120,7 @@ func turnGrowth(ctx context.Context, j *job) error {
 	return nil
 }
 
-// reads times whole answers to GETs of the long conversation.
+// reads times GETs of the long conversation, each read to its end.
 func (j *job) reads(query string, timed func(operation) error) error {
 	size := 0
 	err := timed(func(ctx context.Context, _ int) (time.Duration, error) {

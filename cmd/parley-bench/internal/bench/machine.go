@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// Machine is what the figures are true of.
+// Machine describes the machine of a run.
 type Machine struct {
 	CPUs  int    `json:"cpus"`
 	Model string `json:"model,omitempty"`
@@ -29,7 +29,7 @@ func (m Machine) String() string {
 
 func thisMachine() Machine {
 	m := Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}
-	// Where there is no /proc, the model is not known.
+	// Without /proc the model stays unknown.
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
 			m.Model = cpus[0].ModelName
@@ -38,8 +38,8 @@ func thisMachine() Machine {
 	return m
 }
 
-// metered adds how long something takes, in seconds, and the processor time of processes
-// meanwhile to sums of their own, where it is known. It returns how long it took.
+// metered adds the duration of run, in seconds, to the scenario, and the processor time of each
+// process to its sum, where it is known. It returns the duration.
 func (s *Scenario) metered(pids map[**float64]int, run func() error) (seconds float64, err error) {
 	before := map[**float64]proc.Usage{}
 	for sum, pid := range pids {

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// nowWord in what the model says becomes a stamp: stampMark and the time at
-	// which it is sent, in stampDigits digits, nanoseconds since 1970.
+	// nowWord in the model's text becomes a stamp: stampMark and the send time in stampDigits digits,
+	// nanoseconds since 1970.
 	nowWord     = "@now"
 	stampMark   = '@'
 	stampDigits = 19
 )
 
-// Model is the model of a run: an internal/fakemodel that can say when it speaks,
-// counts the time it takes, and can broadcast to as many readers as a server has.
-// It is safe for concurrent use and starts no goroutines.
+// Model is the model of a run: an internal/fakemodel that can stamp its text with the time, counts the
+// duration of its calls, and can broadcast to as many readers as a server has. It is safe for
+// concurrent use and starts no goroutines.
 type Model struct {
 	*http.ServeMux
 	fake    *fakemodel.Model
 	calls   atomic.Int64
 	nanos   atomic.Int64
-	readers chan chan []byte // Of the next broadcast.
+	readers chan chan []byte // of the next broadcast
 }
 
 func NewModel() *Model {
@@ -36,16 +36,16 @@ func NewModel() *Model {
 	m.HandleFunc("/", m.fake.ServeHTTP)
 	m.HandleFunc("POST /v1/", m.call)
 	m.HandleFunc("GET /bench/spent", func(w http.ResponseWriter, _ *http.Request) {
-		// A failed write is the reader's loss.
-		_ = json.NewEncoder(w).Encode(spent{m.calls.Load(), m.nanos.Load()}) // In this order.
+		// A failed write affects the reader only.
+		_ = json.NewEncoder(w).Encode(spent{m.calls.Load(), m.nanos.Load()}) // Calls first, then nanos.
 	})
 	m.HandleFunc("GET /bench/broadcast", m.join)
 	m.HandleFunc("POST /bench/broadcast", m.broadcast)
 	return m
 }
 
-// spent is the time of all calls so far, each from its header until its answer is
-// made. Its last bytes leave just after that.
+// spent is the number and the total time of all calls so far, each from its header until its answer is
+// complete. The last bytes leave just after that.
 type spent struct {
 	Calls int64 `json:"calls"`
 	Nanos int64 `json:"nanos"`
@@ -54,13 +54,13 @@ type spent struct {
 func (m *Model) call(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	m.fake.ServeHTTP(stamping{w}, r)
-	// In this order: who sees the call counted sees its time, too.
+	// Nanos first, so that a reader that sees the call counted also sees its time.
 	m.nanos.Add(int64(time.Since(start)))
 	m.calls.Add(1)
 }
 
-// stamping writes the time in place of nowWord. The model writes a word with a pace
-// alone, and words without one in one piece: these are said at the same time.
+// stamping replaces nowWord with the time. With a pace, the model writes words one by one; without, it
+// writes them in one piece with one time.
 type stamping struct{ http.ResponseWriter }
 
 func (s stamping) Write(p []byte) (int, error) {
@@ -73,7 +73,7 @@ func (s stamping) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap lets the model flush.
+// Unwrap gives the model access to Flush.
 func (s stamping) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func stamp(t time.Time) []byte {
@@ -98,7 +98,7 @@ func stamps(b []byte, visit func(time.Time)) {
 	}
 }
 
-// erased makes the stamps of a frame text like any other.
+// erased replaces the marks of stamps with '#'.
 func erased(b []byte) []byte { return bytes.ReplaceAll(b, []byte{stampMark}, []byte{'#'}) }
 
 type frame struct {
@@ -107,13 +107,13 @@ type frame struct {
 	Data  []byte        `json:"data"`
 }
 
-// order is what to broadcast, once so many readers are there.
+// order describes a broadcast, and the number of readers it waits for.
 type order struct {
 	Readers int     `json:"readers"`
 	Frames  []frame `json:"frames"`
 }
 
-// backlog is how many frames a reader may be behind before all wait for it.
+// backlog is the number of frames by which a reader may lag before the broadcast waits for it.
 const backlog = 4096
 
 func (m *Model) join(w http.ResponseWriter, r *http.Request) {
@@ -135,8 +135,8 @@ func (m *Model) join(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// broadcast waits for as many readers as an order wants, sends them its frames at their times,
-// as simply as Go can, each with its stamp as its id, and ends their streams.
+// broadcast waits for the readers of an order, sends them its frames at their times with the least
+// code, each with its stamp as its id, and ends their streams.
 func (m *Model) broadcast(w http.ResponseWriter, r *http.Request) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {

@@ -54,7 +54,6 @@ func FuzzStamps(f *testing.F) {
 	})
 }
 
-// TestModelStamps has the model say the time, over a connection, streamed.
 func TestModelStamps(t *testing.T) {
 	server := httptest.NewServer(NewModel())
 	defer server.Close()
@@ -90,12 +89,11 @@ func TestModelStamps(t *testing.T) {
 	}
 }
 
-// TestBroadcast plays three frames to three readers, who get all of them as they
-// are, and then the end.
+// Three readers get all three frames unchanged, and then the end.
 func TestBroadcast(t *testing.T) {
 	server := httptest.NewServer(NewModel())
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // It only matters when it fails.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // Only failing tests reach this timeout.
 	defer cancel()
 	at, err := newTarget(server.URL, "")
 	if err != nil {

@@ -13,48 +13,47 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// Options say what to measure. Not every suite heeds all of them.
+// Options configure a run. Some suites ignore some of them.
 type Options struct {
-	// Program is the parley program that is measured, as "parley serve"; "" where Against
-	// names a server, and for the log. Self is the program that has ModelCommand and
-	// BucketCommand.
+	// Program is the parley program that is measured, as "parley serve"; "" where Against names a
+	// server, and for the log. Self is this program, which has ModelCommand and BucketCommand.
 	Program, Self string
-	// Dir is the folder below which everything durable goes, in a folder of its own
-	// that is removed; "" is the system's temporary folder.
+	// Dir is the folder for all durable data, in a temporary folder below it; "" is the system's
+	// temporary folder.
 	Dir string
-	// Quick takes small counts.
+	// Quick uses small counts.
 	Quick bool
-	// Percent of the counts are put on as load, 1 to 100; 0 is 100.
+	// Percent scales the counts of the load, 1 to 100; 0 is 100.
 	Percent int
-	// Only names the scenarios to run, in any order; empty is all of them. The raw
-	// PUTs of one writer are measured in any case, for the ratios.
+	// Only names the scenarios to run, in any order; empty runs all of them. The raw PUTs of one
+	// writer always run, for the ratios.
 	Only []string
-	// Against is the URL an agent is mounted at on a running server; "" measures a
-	// server of the run's own. Token, if any, goes with every request to it.
+	// Against is the URL of an agent on a running server; "" starts a server. Token, if set, is sent
+	// with every request to it.
 	Against, Token string
-	// Model is the URL of the Model that the agent at Against uses; "" if it uses
-	// another one, and then scenarios that need its help are left out.
+	// Model is the URL of the Model that the agent at Against uses. With "" the scenarios that need
+	// the Model are omitted.
 	Model string
-	// ClickHouse is host:port of a server that the run's own server sends its events to,
-	// native protocol, database parley_bench; "" sends none.
+	// ClickHouse is host:port (native protocol, database parley_bench) of the server to which the
+	// measured server sends its events; "" sends none.
 	ClickHouse string
-	// Profiles is an existing folder for profiles of the run's own server in each
-	// scenario whose costs are measured, of the last round where there are several;
-	// "" takes none. They cost some time.
+	// Profiles is an existing folder for profiles of the run's server in each scenario whose costs are
+	// measured; with several rounds, of the last one. "" takes none. Profiling costs some time.
 	Profiles string
-	// Bucket, at an endpoint, is what nodes share, or a log is measured on; nil is one over a
-	// folder. What is written there stands below a prefix of the run's own, and is deleted.
-	// Nodes get its keys by their environment.
+	// Bucket, at an endpoint, is shared by the nodes, or holds the measured log; nil is a folder. The
+	// run writes below a prefix, and deletes its objects at the end. Nodes get its keys in their
+	// environment.
 	Bucket *config.Bucket
-	// Logs is an existing folder for what the nodes of a cluster log; "" keeps nothing of it.
+	// Logs is an existing folder for the logs of cluster nodes; "" keeps none.
 	Logs string
-	// Version is put into the report: [VersionOf] the Program.
+	// Version is copied into the report: [VersionOf] the Program.
 	Version string
-	// Progress is told what begins, and what requests of a load have failed; nil is nobody.
+	// Progress receives the name of each scenario as it starts, and failed requests of a load; nil
+	// discards them.
 	Progress io.Writer
 }
 
-// valid checks everything that can be wrong before anything starts.
+// valid checks all options before anything starts.
 func (o *Options) valid(of *Suite) error {
 	if o.Percent < 0 || o.Percent > 100 {
 		return fmt.Errorf("%d percent of the counts are not 1 to 100", o.Percent)
@@ -98,10 +97,10 @@ func (o *Options) valid(of *Suite) error {
 	return nil
 }
 
-// amount is how much of something a run has, and how much if it is quick.
+// amount is a quantity in a full run, and in a quick one.
 type amount[T int | time.Duration] struct{ full, quick T }
 
-// of returns how much that is for a run, at least 1 of it.
+// of returns the quantity for a run, at least 1.
 func (a amount[T]) of(o *Options) T {
 	n := a.full
 	if o.Quick {
@@ -113,12 +112,12 @@ func (a amount[T]) of(o *Options) T {
 	return max(1, n)
 }
 
-// bounds are how long a loop may take, one that builds or fills something, a scenario, and all
-// of them.
+// bounds are the time limits of a loop, of a long loop that builds or fills something, of a scenario,
+// and of the run.
 type bounds struct{ loop, long, scenario, run time.Duration }
 
-// few reports whether a quick run has a share of its counts alone: these few operations are to be
-// carried out however long they take.
+// few reports whether a quick run has only a share of its counts. These few operations have no tight
+// time limit.
 func (o *Options) few() bool { return o.Quick && o.Percent > 0 && o.Percent < 100 }
 
 // boundsOf returns the bounds of a run.

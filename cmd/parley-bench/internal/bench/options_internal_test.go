@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// stat is a line with 5 ticks of user and 7 of system time.
-// TestAmounts: targets hold for the amounts of a full run, which ends in time.
+// The targets hold for the amounts of a full run, which ends in time.
 func TestAmounts(t *testing.T) {
 	full, quick, few := &Options{}, &Options{Quick: true, Percent: 100}, &Options{Quick: true, Percent: 1}
 	counts := map[string]amount[int]{}

@@ -18,24 +18,23 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer that is kept, in bytes.
+	// maxAnswer limits an answer that is kept, in bytes.
 	maxAnswer = 64 << 20
-	// maxIdle is less than the time after which servers close a connection at rest:
-	// a request that meets the end of its connection would count as a failure.
+	// maxIdle is below the idle timeout of servers: a request on a connection closed by the server
+	// would count as a failure.
 	maxIdle = 2 * time.Second
 )
 
-// pool is a client of one server for whole answers. It keeps connections open, and
-// a request has one to itself and stays in its goroutine. The transport of net/http
-// hands every request to two goroutines more, and in a run that shares two
-// processors with the server that is a good part of what is measured. It is safe
-// for concurrent use and starts no goroutines.
+// pool is an HTTP client of one server that reads whole answers. It keeps connections open. A request
+// uses one connection exclusively and stays in its goroutine. The transport of net/http uses two more
+// goroutines per request, and in a run that shares two processors with the server that would distort
+// the measurement. A pool is safe for concurrent use and starts no goroutines.
 type pool struct {
 	at      *url.URL
-	headers string // Whole lines of every request.
+	headers string // complete header lines of every request
 
 	mu   sync.Mutex
-	idle []*conn // The one used last is the last.
+	idle []*conn // the most recently used one last
 }
 
 type conn struct {
@@ -45,8 +44,8 @@ type conn struct {
 	used time.Time
 }
 
-// ask sends a request and reads the answer to its end. The path is encoded. The body that
-// it returns is the caller's.
+// ask sends a request and reads the answer to its end. The path is already encoded. The caller owns
+// the returned body.
 func (p *pool) ask(ctx context.Context, method, path, body string) (*http.Response, []byte, error) {
 	c := p.rested()
 	if c == nil {
@@ -56,7 +55,7 @@ func (p *pool) ask(ctx context.Context, method, path, body string) (*http.Respon
 		}
 		c = &conn{Conn: fresh, in: bufio.NewReader(fresh)}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // It ends what is under way.
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // An expired deadline interrupts reads and writes.
 	resp, b, err := c.exchange(method, path, p.at.Host, p.headers, body)
 	if undisturbed := stop(); undisturbed && err == nil && !resp.Close {
 		c.used = time.Now()
@@ -64,7 +63,7 @@ func (p *pool) ask(ctx context.Context, method, path, body string) (*http.Respon
 		defer p.mu.Unlock()
 		p.idle = append(p.idle, c)
 	} else {
-		_ = c.Close() // Nothing more is expected of it.
+		_ = c.Close() // The connection is discarded.
 	}
 	return resp, b, err
 }
@@ -82,7 +81,7 @@ func (p *pool) rested() *conn {
 	defer p.mu.Unlock()
 	n := len(p.idle) - 1
 	if n < 0 || time.Since(p.idle[n].used) >= maxIdle {
-		p.closeAll() // The others were used even longer ago.
+		p.closeAll() // The others were idle for even longer.
 		return nil
 	}
 	c := p.idle[n]
@@ -90,17 +89,17 @@ func (p *pool) rested() *conn {
 	return c
 }
 
-// close ends all idle connections. The pool can still be used.
+// close closes all idle connections. The pool can still be used.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closeAll()
 }
 
-// closeAll needs the lock.
+// closeAll requires the lock.
 func (p *pool) closeAll() {
 	for _, c := range p.idle {
-		_ = c.Close() // Nothing is under way.
+		_ = c.Close() // The connection is idle.
 	}
 	p.idle = nil
 }
@@ -127,7 +126,7 @@ func (c *conn) exchange(method, path, host, headers, body string) (*http.Respons
 	return resp, answer, nil
 }
 
-// readBody reads to the end, into one piece where the length is known.
+// readBody reads to the end, with one allocation if the length is known.
 func readBody(resp *http.Response) ([]byte, error) {
 	if resp.ContentLength <= maxAnswer {
 		var b bytes.Buffer

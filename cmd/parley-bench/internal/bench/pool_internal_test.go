@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// poolOf returns a pool of a server that counts its connections.
+// poolOf returns a pool and a server that counts its connections.
 func poolOf(t *testing.T, h http.HandlerFunc) (*pool, *atomic.Int64) {
 	t.Helper()
 	var opened atomic.Int64
@@ -37,15 +37,14 @@ func poolOf(t *testing.T, h http.HandlerFunc) (*pool, *atomic.Int64) {
 	return p, &opened
 }
 
-// rest lets connections rest for no time, however busy the machine is.
+// rest resets the idle time of the connections, because the machine may be busy.
 func rest(p *pool) {
 	for _, c := range p.idle {
 		c.used = time.Now().Add(time.Hour)
 	}
 }
 
-// TestPoolReadsAnswers sends every kind of request, and gets every kind of body, over
-// as few connections as possible.
+// Every kind of request and of body, over as few connections as possible.
 func TestPoolReadsAnswers(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	p, opened := poolOf(t, func(w http.ResponseWriter, r *http.Request) {
@@ -93,8 +92,7 @@ func TestPoolReadsAnswers(t *testing.T) {
 	}
 }
 
-// TestPoolForgets: a connection is not used again once it has rested for long, nor
-// after an answer that was given up.
+// A connection is not reused after a long idle time, nor after a cancelled answer.
 func TestPoolForgets(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	p, opened := poolOf(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -128,7 +126,7 @@ func TestPoolForgets(t *testing.T) {
 	want(4)
 }
 
-// TestPoolMistrusts: an answer that is not whole is an error.
+// An incomplete answer is an error.
 func TestPoolMistrusts(t *testing.T) {
 	p, _ := poolOf(t, func(w http.ResponseWriter, r *http.Request) {
 		size := 10
@@ -151,10 +149,10 @@ func TestPoolMistrusts(t *testing.T) {
 	}
 }
 
-// TestPoolSpeaksTLS and checks who answers.
+// The pool verifies the server's certificate.
 func TestPoolSpeaksTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // It is told about the handshake.
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // The server logs the failed handshake.
 	server.StartTLS()
 	defer server.Close()
 	at, err := url.Parse(server.URL)

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// profileMost is as long as a profile may take: it is ended long before.
+	// profileMost is the maximum duration of a profile; it is ended long before.
 	profileMost = time.Hour
-	// pprofPath is where an admin listener has the profiles of its process.
+	// pprofPath is the path of profiles on an admin listener.
 	pprofPath = "/debug/pprof/"
 )
 
@@ -34,9 +34,9 @@ func (c *child) savePage(ctx context.Context, path, file string) error {
 	return nil
 }
 
-// profile begins to profile the child: the processor into path.cpu.pprof, allocations since
-// the process began into path.allocs.pprof, and what they were before into
-// path.before.pprof. What it returns ends that and writes the files.
+// profile starts to profile the child: the processor into path.cpu.pprof, allocations since process
+// start into path.allocs.pprof, and the allocations before the profile into path.before.pprof. The
+// returned function stops it and writes the files.
 func (c *child) profile(ctx context.Context, path string) (end func(context.Context) error, err error) {
 	if err := c.savePage(ctx, "allocs", path+".before.pprof"); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (c *child) profile(ctx context.Context, path string) (end func(context.Cont
 		_, err = fmt.Fprintf(conn, "GET %sprofile?seconds=%d HTTP/1.1\r\nHost: %s\r\n\r\n", pprofPath, int(profileMost.Seconds()), c.admin)
 	}
 	if err == nil {
-		// The header comes when the profile has begun.
+		// The header arrives once the profile has begun.
 		resp, err = http.ReadResponse(bufio.NewReader(conn), nil)
 	}
 	if err == nil && resp.StatusCode != http.StatusOK {
@@ -61,7 +61,7 @@ func (c *child) profile(ctx context.Context, path string) (end func(context.Cont
 	}
 	return func(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, conn.Close()) }()
-		// It ends with this half of the connection.
+		// Closing this half of the connection ends the profile.
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 			return fmt.Errorf("end the profile: %w", err)
 		}
@@ -76,12 +76,12 @@ func (c *child) profile(ctx context.Context, path string) (end func(context.Cont
 	}, nil
 }
 
-// heapStatistics match lines of the statistics at the end of the text of a heap profile.
+// heapStatistics matches lines of the statistics at the end of a textual heap profile.
 var heapStatistics = regexp.MustCompile(`(?ms)^# HeapIdle = (\d+)$.*^# HeapReleased = (\d+)$`)
 
-// freed is the memory of the child without what its garbage still occupies. A collection is
-// run; then no object is in what the heap holds idle, and all of that which is not
-// released yet would be, and nothing else, if the process called debug.FreeOSMemory.
+// freed returns the memory of the child without garbage. It runs a collection. Then it subtracts the
+// idle bytes of the heap that are not released yet, which are exactly those that debug.FreeOSMemory
+// would return to the system.
 func (c *child) freed(ctx context.Context) (proc.Memory, error) {
 	text, err := c.page(ctx, pprofPath+"heap?gc=1&debug=1")
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *child) freed(ctx context.Context) (proc.Memory, error) {
 	return u.Memory, err
 }
 
-// unreleased reads how many idle bytes of the heap the system does not have back.
+// unreleased returns the idle bytes of the heap that are not returned to the system.
 func unreleased(text []byte) (int64, error) {
 	m := heapStatistics.FindSubmatch(text)
 	if m == nil {

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// TestUnreleased reads what Go itself writes.
 func TestUnreleased(t *testing.T) {
 	var text bytes.Buffer
 	if err := pprof.Lookup("heap").WriteTo(&text, 1); err != nil {

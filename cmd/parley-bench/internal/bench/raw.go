@@ -16,8 +16,8 @@ import (
 // rawBody is a raw object: about as large as a small batch.
 func rawBody() []byte { return bytes.Repeat([]byte("abcdefghijklmnopqrstuvwxyz"), 12)[:300] }
 
-// rawSyncs times what no durable write is faster than: the bytes appended to an open
-// file beside the server's folder, and fsync.
+// rawSyncs times the lower bound of a durable write: append to an open file next to the server's
+// folder, and fsync.
 func rawSyncs(ctx context.Context, j *job) (err error) {
 	f, err := os.Create(filepath.Join(j.dir, "raw-fsync"))
 	if err != nil {
@@ -35,8 +35,8 @@ func rawSyncs(ctx context.Context, j *job) (err error) {
 	})
 }
 
-// rawPuts times conditional PUTs into a folder beside the server's, by the
-// same bucket.
+// rawPuts times conditional PUTs into a folder next to the server's, with the same bucket
+// implementation.
 func rawPuts(writers int) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) (err error) {
 		store, err := local.Open(filepath.Join(j.dir, fmt.Sprintf("raw-%d", writers)), nil)

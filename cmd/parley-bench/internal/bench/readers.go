@@ -18,7 +18,7 @@ import (
 
 const replyTokens = 200
 
-// stampedReply is a script whose every word is the time it was said.
+// stampedReply returns a script in which every word is its send time.
 func stampedReply() string {
 	return `pace=5ms say="` + strings.TrimSpace(strings.Repeat(nowWord+" ", replyTokens)) + `"`
 }
@@ -51,9 +51,8 @@ type heard struct {
 	frames []frame
 }
 
-// reply posts a stamped reply with readers at its conversation and returns what
-// each of them saw until it was over. A reply that is recorded keeps the frames, and costs
-// nothing.
+// reply posts a stamped reply with readers at its conversation and returns the frames of each of them.
+// A recorded reply keeps the frames, and its costs are not counted.
 func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) ([]heard, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	streams, err := j.at.streams(ctx, id, readers)
@@ -85,7 +84,7 @@ func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) 
 	return all, err
 }
 
-// listen reads until the reply is settled. It scans for stamps.
+// listen reads until the reply is settled, and collects its stamps.
 func (h *heard) listen(s *stream, recorded bool) error {
 	h.lags = make([]time.Duration, 0, replyTokens)
 	start := time.Now()
@@ -100,7 +99,7 @@ func (h *heard) listen(s *stream, recorded bool) error {
 	})
 }
 
-// heardBy takes what readers see of replies, one after the other in another conversation.
+// heardBy measures readers of replies, one reply after the other, each in a new conversation.
 func (j *job) heardBy(ctx context.Context, readers, replies int) error {
 	var samples []time.Duration
 	for i := range replies {
@@ -124,8 +123,8 @@ func manyReaders(ctx context.Context, j *job) error {
 	return err
 }
 
-// bareBroadcast records the frames of a reply at one reader, and has the model's
-// process pass the same frames on at the same times.
+// bareBroadcast records the frames of a reply at one reader, and makes the model's process send the
+// same frames at the same times.
 func bareBroadcast(ctx context.Context, j *job) error {
 	all, err := j.reply(ctx, j.id(0), 1, true)
 	if err != nil {
@@ -139,7 +138,7 @@ func bareBroadcast(ctx context.Context, j *job) error {
 	return j.broadcast(ctx, j.model.target, o)
 }
 
-// broadcast has a model play an order to as many readers as it wants.
+// broadcast makes a model broadcast an order to its readers.
 func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -154,7 +153,7 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 		}
 		defer s.close()
 		g.Go(func() error {
-			var own []time.Duration // A sample per frame.
+			var own []time.Duration // one sample per frame
 			for {
 				e, err := s.events.Next()
 				if errors.Is(err, io.EOF) && len(own) == len(o.Frames) {
@@ -169,7 +168,7 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 			}
 		})
 	}
-	// Here the model's process is what serves.
+	// The model's process is the server here.
 	_, err = j.metered(map[**float64]int{&j.ServerCPU: j.model.pid(), &j.GeneratorCPU: os.Getpid()}, func() error {
 		g.Go(func() error {
 			_, err := fetch(ctx, model.client, http.MethodPost, model.at.String()+"/bench/broadcast", body, http.StatusNoContent)

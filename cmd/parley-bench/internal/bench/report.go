@@ -17,46 +17,45 @@ import (
 // Report is the outcome of a run.
 type Report struct {
 	Machine Machine `json:"machine"`
-	// Version is what the measured program calls itself; "" for a foreign server.
+	// Version is the version of the measured program; "" for a foreign server.
 	Version string `json:"version,omitempty"`
-	// Against is the server that was measured; "" for one of the run's own.
+	// Against is the URL of the measured server; "" for one that the run started.
 	Against string `json:"against,omitempty"`
-	// ClickHouse is where the server sent its events; "" if it sent none.
+	// ClickHouse is the destination of the server's events; "" if it sent none.
 	ClickHouse string `json:"clickhouse,omitempty"`
-	// Bucket names what the log was measured on; "" where a server was measured.
+	// Bucket names the bucket of the measured log; "" where a server was measured.
 	Bucket string `json:"bucket,omitempty"`
-	// Quick tells that the counts were small: the figures are a first look.
+	// Quick marks a run with small counts, whose figures are preliminary.
 	Quick     bool       `json:"quick,omitempty"`
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Scenario is what one load showed.
+// Scenario is the result of one load.
 type Scenario struct {
 	Name string `json:"name"`
-	// What says what was timed.
+	// What describes the timed operation.
 	What string `json:"what"`
-	// Target is what is aimed at; "" if nothing is.
+	// Target is the performance target; "" if there is none.
 	Target string `json:"target,omitempty"`
-	// Error is why there are no figures; "" if there are.
+	// Error is the reason for missing figures; "" if there are figures.
 	Error string `json:"error,omitempty"`
-	// Samples counts the times behind Latency.
+	// Samples is the number of times behind Latency.
 	Samples int      `json:"samples,omitempty"`
 	Latency *Latency `json:"milliseconds,omitempty"`
-	// ToRawPut is p50 as a multiple of the p50 of a raw conditional PUT at one
-	// writer in the same run; 0 where that says nothing.
+	// ToRawPut is p50 as a multiple of the p50 of a raw conditional PUT by one writer in the same run;
+	// 0 where the ratio is meaningless.
 	ToRawPut float64 `json:"toRawPut,omitempty"`
-	// Seconds is how long the measured part took, PerSecond its operations by that.
+	// Seconds is the duration of the measured part, PerSecond its rate of operations.
 	Seconds   float64 `json:"seconds,omitempty"`
 	PerSecond float64 `json:"perSecond,omitempty"`
-	// ServerCPU is the processor time of the server in the measured part, in
-	// seconds, user and system; nil where it is not known. In a broadcast the
-	// model's process is the server.
+	// ServerCPU is the processor time of the server in the measured part, in seconds, user and system;
+	// nil where it is unknown. In a broadcast the model's process is the server.
 	ServerCPU *float64 `json:"serverCpuSeconds,omitempty"`
-	// GeneratorCPU and ModelCPU are the same of the processes beside it: what they
-	// take of the machine the server cannot have.
+	// GeneratorCPU and ModelCPU are the same for the other processes, which compete with the server
+	// for the machine.
 	GeneratorCPU *float64 `json:"generatorCpuSeconds,omitempty"`
 	ModelCPU     *float64 `json:"modelCpuSeconds,omitempty"`
-	// Memory is the server's after the measured part; nil where it is not known.
+	// Memory is the server's memory after the measured part; nil where it is unknown.
 	Memory  *proc.Memory `json:"serverMemory,omitempty"`
 	Figures []Figure     `json:"figures,omitempty"`
 }
@@ -88,7 +87,7 @@ func (r *Report) failures() (all []string) {
 // Failed counts the scenarios without figures.
 func (r *Report) Failed() int { return len(r.failures()) }
 
-// WriteJSON writes a report or a comparison for programs.
+// WriteJSON writes a report or a comparison as indented JSON.
 func WriteJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -96,9 +95,8 @@ func WriteJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// WriteTable writes the report for people: a line on the machine and a row per
-// scenario, with errors below. Columns without a figure are left out. A kB is 1,000
-// bytes and an MB 1,000,000.
+// WriteTable writes the report as a table: a line on the machine and a row per scenario, with errors
+// below. Columns without a figure are omitted. A kB is 1,000 bytes and an MB 1,000,000.
 func (r *Report) WriteTable(w io.Writer) error {
 	rows := table.New([]int{0, 12, 13}, slices.Concat([]string{"scenario"}, headings(), []string{"figures", "target"})...)
 	rows.Sparse = true
@@ -117,7 +115,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return printed(w, head, rows, r.failures())
 }
 
-// printed writes a table below a heading, and errors below it.
+// printed writes a heading, a table, and errors.
 func printed(w io.Writer, head string, rows *table.Table, errors []string) error {
 	if _, err := fmt.Fprintln(w, head); err != nil {
 		return err
@@ -129,12 +127,12 @@ func printed(w io.Writer, head string, rows *table.Table, errors []string) error
 	return err
 }
 
-// headings are those of numbers.
+// headings returns the headings of numbers.
 func headings() []string {
 	return []string{"n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB"}
 }
 
-// numbers are the columns of a scenario; nil is none.
+// numbers returns the columns of a scenario; nil is an empty cell.
 func (s *Scenario) numbers() []*float64 {
 	all := make([]*float64, 11)
 	if l := s.Latency; l != nil {
@@ -172,7 +170,7 @@ func (s *Scenario) row() []string {
 	return append(row, strings.Join(figures, ", "), s.Target)
 }
 
-// short writes a number with the digits that can be meant.
+// short formats a number with its significant digits.
 func short(v float64) string {
 	if math.Abs(v) >= 100 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

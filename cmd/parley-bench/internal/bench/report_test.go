@@ -15,7 +15,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// sample has every kind of cell: numbers of all sizes, and none.
+// sample returns a report with every kind of cell: numbers of all sizes, and empty ones.
 func sample() *bench.Report {
 	return &bench.Report{
 		Machine: bench.Machine{CPUs: 2, Model: "Some CPU", OS: "linux", Arch: "amd64", Go: "go1.26"},

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// snapshotRestart ends the server in order before each read.
+// snapshotRestart restarts the server gracefully before each read.
 func snapshotRestart(ctx context.Context, j *job) error {
 	return j.reads("", func(op operation) error {
 		return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, i int) (time.Duration, error) {
@@ -30,8 +30,8 @@ func snapshotRestart(ctx context.Context, j *job) error {
 
 var killedTurns = amount[int]{50, 10}
 
-// killed kills the server while replies stand still in the middle, starts the next
-// one and waits for all of them. The model does not stand still a second time.
+// killed kills the server while replies are blocked in the middle, restarts it and waits for all of
+// them. The model does not block them a second time.
 func killed(ctx context.Context, j *job) error {
 	j.figure("replies under way", float64(killedTurns.of(&j.o)), "")
 	return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, round int) (_ time.Duration, err error) {
@@ -61,9 +61,9 @@ func killed(ctx context.Context, j *job) error {
 	})
 }
 
-// starts times n servers, each over a folder of its own.
+// starts times the starts of n servers, each over a new folder.
 func starts(ctx context.Context, j *job) error {
-	if _, err := j.modelURL(ctx); err != nil { // It must not count as a part of the start.
+	if _, err := j.modelURL(ctx); err != nil { // The start of the model is not timed.
 		return err
 	}
 	err := j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, i int) (took time.Duration, err error) {
@@ -81,12 +81,11 @@ func starts(ctx context.Context, j *job) error {
 	return err
 }
 
-// restTime is the wait before idle conversations are weighed.
+// restTime is the wait before the memory of idle conversations is measured.
 var restTime = amount[time.Duration]{30 * time.Second, 2 * time.Second}
 
-// idle compares the memory of a server that has served a few conversations with
-// that of the same server after many more, both at rest and with freed memory
-// returned.
+// idle compares the memory of a server after a few conversations with its memory after many more. All
+// are idle, and freed memory is returned to the system.
 func idle(ctx context.Context, j *job) error {
 	return j.apart(ctx, "idle", true, func(c *child) error {
 		if _, err := j.visit(ctx, c, "first", singleWarm); err != nil {
@@ -102,15 +101,14 @@ func idle(ctx context.Context, j *job) error {
 	})
 }
 
-// visit has a short turn with each of n new conversations, or of as many as there is
-// time for.
+// visit runs a short turn in each of n new conversations, or in as many as its time allows.
 func (r *runner) visit(ctx context.Context, c *child, name string, n int) (int, error) {
 	done, err := loop(ctx, r.limits.long, 16, n, c.turns(numbered(name), shortReply))
 	return len(done), err
 }
 
-// weigh returns how much memory a server has beyond that of now once as many conversations as
-// the scenario has, or as there is time for, have come to rest.
+// weigh returns the growth of a server's memory after n more conversations, or as many as its time
+// allows, have become idle.
 func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (grown proc.Memory, n int, err error) {
 	c.close()
 	before, err := c.freed(ctx)
@@ -130,14 +128,14 @@ func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (
 	return proc.Memory{RSS: after.RSS - before.RSS, Anonymous: after.Anonymous - before.Anonymous}, n, err
 }
 
-// rushInFlight is how many turns of a rush are under way at most.
+// rushInFlight limits the concurrent turns of a rush.
 const rushInFlight = 32
 
-// rushTime is over what time a rush is spread.
+// rushTime is the duration of a rush.
 var rushTime = amount[time.Duration]{time.Minute, 5 * time.Second}
 
-// rush creates many conversations within a minute, each with a short turn that is read to
-// its end, and weighs the server then, as it is: what it has not collected yet counts.
+// rush creates many conversations within a minute, each with a short turn that is read to its end.
+// Then it measures the server's memory, including garbage.
 func rush(ctx context.Context, j *job) error {
 	return j.apart(ctx, "rush", j.o.Profiles != "", func(c *child) error {
 		start, turn := time.Now(), c.turns(numbered("rush"), oneToken)

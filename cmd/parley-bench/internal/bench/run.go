@@ -19,15 +19,15 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Causes of an end by time; the report has them in place of figures.
+// Reasons of a timeout; the report has them in place of figures.
 var (
 	errTime = errors.New("the time of the run is over")
 	errSlow = errors.New("the time of the scenario is over")
 )
 
-// Run measures. Its errors are wrong options, no place for the data, children that do not
-// end, and data in a bucket that cannot be removed; a scenario that fails is reported, and
-// so are all that ctx or the bound on time leave out.
+// Run measures a suite. It returns an error for wrong options, missing space for the data, children
+// that do not end, and data in a bucket that cannot be removed. A failed scenario is part of the
+// report, and so are scenarios that ctx or the time limit prevent.
 func Run(ctx context.Context, s *Suite, o Options) (_ *Report, err error) {
 	if err := o.valid(s); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Run(ctx context.Context, s *Suite, o Options) (_ *Report, err error) {
 	if o.Progress == nil {
 		r.o.Progress = io.Discard
 	}
-	// Servers and buckets of others keep what earlier runs have left there.
+	// External servers and buckets keep the data of earlier runs.
 	name := fmt.Sprintf("bench-%d", time.Now().UnixNano())
 	if o.Bucket != nil {
 		r.o.Bucket = new(*o.Bucket)
@@ -55,7 +55,7 @@ func Run(ctx context.Context, s *Suite, o Options) (_ *Report, err error) {
 	if r.reaper, err = proc.StartReaper(); err != nil {
 		return nil, err
 	}
-	// Also after Ctrl-C nothing is left.
+	// Clean up after Ctrl-C, too.
 	defer func() { err = errors.Join(err, r.close(context.WithoutCancel(ctx))) }()
 	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, ClickHouse: o.ClickHouse, Quick: o.Quick, Bucket: s.bucket}
 	if o.Bucket != nil {
@@ -71,26 +71,26 @@ func Run(ctx context.Context, s *Suite, o Options) (_ *Report, err error) {
 	return report, nil
 }
 
-// runner is the state of a run. What it starts is started when it is first needed.
+// runner is the state of a run. It starts processes on first use.
 type runner struct {
 	o      Options
 	limits bounds
 	dir    string
-	prefix string // Of every conversation.
+	prefix string // of every conversation
 
 	reaper  *proc.Reaper
 	model   *child
-	server  *child       // Nil as long as there is none, and for a foreign one.
-	store   *child       // Serves the bucket of a cluster; nil as long as there is none, and for one of others.
-	at      *target      // Of the server.
-	control *http.Client // For what is not timed.
+	server  *child       // nil before its start, and for a foreign server
+	store   *child       // serves the bucket of a cluster; nil before its start, and for an external bucket
+	at      *target      // of the server
+	control *http.Client // for requests that are not timed
 
 	rawPut float64 // p50 in milliseconds; 0 if it was not measured.
 	pool   []string
 	long   *long
 }
 
-// wants reports whether a scenario can be run and is asked for.
+// wants reports whether a scenario can run and is selected.
 func (r *runner) wants(s scenario) bool {
 	if r.o.Against != "" && (s.ownServer || s.ownModel && r.o.Model == "") {
 		return false
@@ -98,8 +98,8 @@ func (r *runner) wants(s scenario) bool {
 	return len(r.o.Only) == 0 || slices.Contains(r.o.Only, s.name) || s.always
 }
 
-// close ends what was started, the bucket last, and deletes what was written into a bucket of
-// others. A server that was killed is gone already.
+// close ends all children, the bucket last, and deletes the objects written into an external bucket. A
+// killed server has ended already.
 func (r *runner) close(ctx context.Context) (err error) {
 	err = errors.Join(r.server.end(), r.model.end(), r.store.end(), r.reaper.Close())
 	if r.at != nil {
@@ -116,13 +116,13 @@ func (r *runner) close(ctx context.Context) (err error) {
 	return errors.Join(err, failed)
 }
 
-// Bounds of the removal of what was written.
+// Bounds of the deletion of objects.
 const (
 	removeTimeout = 2 * time.Minute
 	removeAtOnce  = 16
 )
 
-// empty deletes everything in a bucket, below its prefix.
+// empty deletes all objects of a bucket below its prefix.
 func empty(ctx context.Context, bucket storage.Bucket) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
@@ -145,23 +145,23 @@ func empty(ctx context.Context, bucket storage.Bucket) error {
 	return nil
 }
 
-// job is a scenario that runs, and its row in the report.
+// job is a running scenario, and its row in the report.
 type job struct {
 	*runner
 	*Scenario
-	raw *Scenario // The row beside it; its own if there is none.
-	n   int       // Its operations, or of what else it says how many.
-	ids []string  // Warm conversations.
+	raw *Scenario // the row of the raw PUTs; its own row if there is none
+	n   int       // number of operations, or of its other unit
+	ids []string  // warm conversations
 }
 
-// id is one of the warm conversations, in turn.
+// id returns the warm conversations in turn.
 func (j *job) id(i int) string { return j.ids[i%len(j.ids)] }
 
-// run runs a scenario. The error that ends it is in its rows in place of figures.
+// run runs a scenario. An error is in its rows in place of figures.
 func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 	rows := s.rows()
 	for _, row := range rows {
-		fmt.Fprintf(r.o.Progress, "%s: %s\n", row.Name, row.What) // Nobody depends on it.
+		fmt.Fprintf(r.o.Progress, "%s: %s\n", row.Name, row.What) // Progress is best effort.
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.scenario, errSlow)
 	defer cancel()
@@ -200,11 +200,11 @@ func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 	return rows
 }
 
-// operation is the i-th of a loop. It returns how long that took.
+// operation runs the i-th operation of a loop and returns its duration.
 type operation func(ctx context.Context, i int) (time.Duration, error)
 
-// loop runs op n times, some of them at once, and returns what it says each took,
-// in order. Loops that exceed their time stop early; it is an error if that is before the first.
+// loop runs op n times, inFlight of them concurrently, and returns the durations in order. A loop that
+// exceeds its bound stops early; it is an error if no operation has ended by then.
 func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operation) ([]time.Duration, error) {
 	end := time.Now().Add(bound)
 	samples := make([]time.Duration, n)
@@ -229,7 +229,7 @@ func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operatio
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// Every number that was given out was also carried out.
+	// Every index handed out was also run.
 	done := min(int(next.Load()), n)
 	if done == 0 && n > 0 {
 		return nil, errors.New("there was no time for a single operation")
@@ -245,8 +245,8 @@ func (j *job) timed(ctx context.Context, bound time.Duration, inFlight int, op o
 	return err
 }
 
-// measure is timed with what it costs, after some operations that are not measured. The numbers
-// of the others go on where those end.
+// measure times n operations with their costs, after warmUps unmeasured ones that precede them in the
+// numbering.
 func (j *job) measure(ctx context.Context, inFlight, warmUps int, op operation) error {
 	if _, err := loop(ctx, j.limits.loop, inFlight, warmUps, op); err != nil {
 		return err
@@ -256,8 +256,8 @@ func (j *job) measure(ctx context.Context, inFlight, warmUps int, op operation) 
 	})
 }
 
-// costs adds the time of what run does, and the processor time of all processes, to
-// the scenario, and sets the server's memory after it.
+// costs adds the duration of run and the processor time of all processes to the scenario, and sets the
+// server's memory after it.
 func (j *job) costs(ctx context.Context, run func() error) (failed error) {
 	if j.o.Profiles != "" && j.server != nil {
 		end, err := j.server.profile(ctx, filepath.Join(j.o.Profiles, j.Name))
@@ -271,7 +271,7 @@ func (j *job) costs(ctx context.Context, run func() error) (failed error) {
 	return failed
 }
 
-// pause waits, or returns why ctx ended.
+// pause sleeps, or returns the cause of the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

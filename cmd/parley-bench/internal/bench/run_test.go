@@ -49,7 +49,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAServer: raw PUTs need none; what does is reported as failed.
+// Raw PUTs need no server; scenarios that need one are reported as failed.
 func TestRunWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	var progress strings.Builder
@@ -83,8 +83,8 @@ func TestRunWithoutAServer(t *testing.T) {
 	}
 }
 
-// TestRunAgainst: a server that refuses everything fails what it was asked for, and
-// is asked for nothing that needs its process.
+// A server that refuses everything fails the scenarios that ran. Scenarios that need its process do
+// not run.
 func TestRunAgainst(t *testing.T) {
 	tokens := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +124,7 @@ func TestRunAgainst(t *testing.T) {
 	}
 }
 
-// TestRunIsCancelled: what is left out says so, and nothing is started.
+// Scenarios not run are reported, and no process is started.
 func TestRunIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -5,37 +5,38 @@ import (
 	"time"
 )
 
-// Suite is a set of scenarios that are run together.
+// Suite is a set of scenarios that run together.
 type Suite struct {
-	of          string // What its scenarios are of, " of …"; "" for servers.
-	bucket      string // What is measured unless the options name a bucket; "" has none.
+	of          string // subject of its scenarios, " of …"; "" for servers
+	bucket      string // bucket measured by default; "" has none
 	full, quick bounds
 	scenarios   []scenario
 }
 
-// scenario is one load and what it shows.
+// scenario is one load and its figures.
 type scenario struct {
 	name, what, target string
-	// raw is the name of a row of its own for raw PUTs, which were timed in turn with it, and
-	// rawWhat what was timed there; "" for none.
+	// raw names the extra row of the raw PUTs that are timed in turn with the scenario, and rawWhat
+	// describes it; "" for none.
 	raw, rawWhat string
-	// n is how many operations it has, or of what else it says.
+	// n is the number of operations, or of the unit in what.
 	n amount[int]
-	// warm are conversations with a settled turn that are there before, long is a long one.
+	// warm is the number of prepared conversations with a settled turn; long needs the long
+	// conversation.
 	warm amount[int]
 	long bool
-	// ownServer asks that the server is a child: its process, its folder; ownModel that the
-	// agent's model is a Model the run can reach.
+	// ownServer requires a server that is a child, with its process and its folder. ownModel requires
+	// that the agent's model is a Model the run can reach.
 	ownServer, ownModel bool
-	// ratio compares p50 with a raw PUT, rate divides its operations by their time: with waits
-	// in between that would say nothing.
+	// ratio compares p50 with a raw PUT. rate divides the operations by their time; with waits in
+	// between it would be meaningless.
 	ratio, rate bool
-	// always runs it also where others are asked for.
+	// always runs the scenario even if it is not selected.
 	always bool
 	run    func(context.Context, *job) error
 }
 
-// rows are those of a scenario in the report, without what it shows.
+// rows returns the empty rows of a scenario.
 func (s *scenario) rows() []Scenario {
 	rows := []Scenario{{Name: s.name, What: s.what, Target: s.target}}
 	if s.raw != "" {
@@ -44,7 +45,7 @@ func (s *scenario) rows() []Scenario {
 	return rows
 }
 
-// Names returns the names of what a suite reports, in the order it runs.
+// Names returns the names of the rows of a suite, in order.
 func (s *Suite) Names() (names []string) {
 	for _, s := range s.scenarios {
 		for _, row := range s.rows() {
@@ -54,11 +55,11 @@ func (s *Suite) Names() (names []string) {
 	return names
 }
 
-// warmUps are operations that are not measured.
+// warmUps is the number of unmeasured operations.
 var warmUps = amount[int]{20, 5}
 
-// Server measures one server, of the run's own or a foreign one. Scenarios with a server of
-// their own come first, those that end a server last.
+// Server measures one server, started by the run or foreign. Scenarios with a separate server come
+// first, those that end the server last.
 var Server = &Suite{
 	full:  bounds{40 * time.Second, 90 * time.Second, 3 * time.Minute, 570 * time.Second},
 	quick: bounds{5 * time.Second, 10 * time.Second, 25 * time.Second, 55 * time.Second},
@@ -109,8 +110,8 @@ var Server = &Suite{
 	},
 }
 
-// Cluster measures clusters of nodes, each scenario one of its own below a prefix of its
-// own in the bucket.
+// Cluster measures clusters of nodes. Each scenario has a separate cluster below a separate prefix of
+// the bucket.
 var Cluster = &Suite{
 	of: " of a cluster", bucket: "the embedded bucket over a folder, served over HTTP on 127.0.0.1",
 	full:  bounds{90 * time.Second, 3 * time.Minute, 6 * time.Minute, 20 * time.Minute},
@@ -135,9 +136,8 @@ var Cluster = &Suite{
 
 const pace = "p50 ≤ 1.15 × raw PUT"
 
-// Log compares the log with raw conditional PUTs through the same client into the
-// same bucket, one after the other in one run, so that what disturbs one disturbs the
-// other.
+// Log compares the log with raw conditional PUTs through the same client into the same bucket. They
+// alternate in one run, so that a disturbance affects both.
 var Log = &Suite{
 	of: " of a log", bucket: "a folder",
 	full:  bounds{30 * time.Second, 5 * time.Second, 6 * time.Minute, 20 * time.Minute},

@@ -14,17 +14,16 @@ type Latency struct {
 	Max float64 `json:"max"`
 }
 
-// NewLatency sorts the samples in place. Without samples everything is 0.
+// NewLatency sorts the samples in place. Without samples it returns zeros.
 func NewLatency(samples []time.Duration) Latency {
 	slices.Sort(samples)
 	at := func(q float64) float64 { return milliseconds(Quantile(samples, q)) }
 	return Latency{P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 }
 
-// Quantile returns the smallest sample that at least the share q of all samples
-// does not exceed: the nearest rank, never a value that was not measured. The
-// samples are sorted; without any it returns 0. A q outside of 0 to 1 counts as
-// the nearer end.
+// Quantile returns the nearest-rank quantile: the smallest sample that is not below a share q of all
+// samples. The result is always a measured value. The samples are sorted; without any it returns 0. A
+// q outside of 0 to 1 counts as the nearer end.
 func Quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -15,18 +15,18 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// spoken is a mark of chunks in which the agent says something.
+// spoken marks chunks with text of the agent.
 const spoken = `"message-delta"`
 
-// target is the mount of an agent on a server. It is safe for concurrent use.
+// target is the URL of an agent on a server. It is safe for concurrent use.
 type target struct {
 	*pool
-	client *http.Client // For streams.
+	client *http.Client // for streams
 	token  string       // "" sends none.
 }
 
-// newTarget returns a target that keeps its connections open and compresses
-// nothing, so that neither handshakes nor codecs are measured.
+// newTarget returns a target that keeps its connections open and uses no compression, so that neither
+// handshakes nor codecs are measured.
 func newTarget(base, token string) (*target, error) {
 	at, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil {
@@ -39,8 +39,8 @@ func newTarget(base, token string) (*target, error) {
 	return &target{pool: p, client: newClient(), token: token}, nil
 }
 
-// newClient is for streams, and for what is not timed. As many connections stay
-// open as a run needs at once.
+// newClient returns the client for streams and for requests that are not timed. It keeps as many
+// connections open as a run needs at once.
 func newClient() *http.Client {
 	const connections = 4096
 	return &http.Client{Transport: &http.Transport{
@@ -48,7 +48,7 @@ func newClient() *http.Client {
 	}}
 }
 
-// fetch sends a request that is not timed, and returns its answer of a status.
+// fetch sends a request that is not timed, and returns the body. Any other status is an error.
 func fetch(ctx context.Context, by *http.Client, method, url string, body []byte, status int) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *target) path(id, query string) string {
 	return path
 }
 
-// call returns an answer of a status as a whole.
+// call sends a request and returns the whole answer. Any other status is an error.
 func (t *target) call(ctx context.Context, method, id, query, body string, status int) ([]byte, http.Header, error) {
 	resp, b, err := t.ask(ctx, method, t.path(id, query), body)
 	if err != nil {
@@ -102,7 +102,7 @@ type receipt struct {
 	SubmissionID string `json:"submissionId"`
 }
 
-// message is what an admission sends: a text, and a key unless that is "".
+// message returns the body of an admission: a text, and a key unless it is "".
 func message(text, key string) string {
 	b, err := json.Marshal(struct {
 		Kind string `json:"kind"`
@@ -110,7 +110,7 @@ func message(text, key string) string {
 		Key  string `json:"idempotencyKey,omitempty"`
 	}{"user", text, key})
 	if err != nil {
-		panic(err) // Texts have a JSON form.
+		panic(err) // Strings always marshal.
 	}
 	return string(b)
 }
@@ -136,7 +136,8 @@ func readReceipt(b []byte) (r receipt, err error) {
 	return r, err
 }
 
-// settled looks for the outcome of a submission in chunks.
+// settled looks for the settlement of a submission in chunks. An outcome other than completed is an
+// error.
 func settled(chunks []byte, submission string) (bool, error) {
 	if !bytes.Contains(chunks, []byte("submission-settled")) && !bytes.Contains(chunks, []byte("conversation-reset")) {
 		return false, nil
@@ -166,8 +167,7 @@ func settled(chunks []byte, submission string) (bool, error) {
 	return false, nil
 }
 
-// poll long-polls after an offset until it has found something in chunks, and returns the
-// offset after them.
+// poll long-polls after an offset until found returns true, and returns the offset after those chunks.
 func (t *target) poll(ctx context.Context, id, after string, found func(chunks []byte) (bool, error)) (string, error) {
 	for {
 		b, h, err := t.call(ctx, http.MethodGet, id, "view=updates&live=long-poll&offset="+url.QueryEscape(after), "", http.StatusOK)
@@ -183,20 +183,19 @@ func (t *target) poll(ctx context.Context, id, after string, found func(chunks [
 	}
 }
 
-// settle waits until a submission is completed, and returns the offset it was
-// seen at. Any other outcome is an error.
+// settle waits until a submission is completed, and returns the offset after its settlement. Any other
+// outcome is an error.
 func (t *target) settle(ctx context.Context, id string, r receipt) (string, error) {
 	return t.poll(ctx, id, r.Offset, func(chunks []byte) (bool, error) { return settled(chunks, r.SubmissionID) })
 }
 
-// said waits until the agent has begun to speak.
+// said waits for the first text of the agent.
 func (t *target) said(ctx context.Context, id string, r receipt) error {
 	_, err := t.poll(ctx, id, r.Offset, func(chunks []byte) (bool, error) { return bytes.Contains(chunks, []byte(spoken)), nil })
 	return err
 }
 
-// turn sends a message, waits for its outcome, and returns how long both took and
-// the offset after it.
+// turn sends a message, waits for its settlement, and returns the total time and the offset after it.
 func (t *target) turn(ctx context.Context, id, text string) (time.Duration, string, error) {
 	start := time.Now()
 	r, _, err := t.post(ctx, id, text)
@@ -207,7 +206,7 @@ func (t *target) turn(ctx context.Context, id, text string) (time.Duration, stri
 	return time.Since(start), next, err
 }
 
-// turns is an operation: a turn in the i-th of some conversations.
+// turns returns an operation that runs a turn in the i-th conversation.
 func (t *target) turns(id func(i int) string, text string) operation {
 	return func(ctx context.Context, i int) (time.Duration, error) {
 		took, _, err := t.turn(ctx, id(i), text)
@@ -225,7 +224,7 @@ type stream struct {
 	events *sse.Reader
 }
 
-// streams opens live reads from the head of a conversation on.
+// streams opens n live reads from the head of a conversation.
 func (t *target) streams(ctx context.Context, id string, n int) (all []*stream, err error) {
 	_, h, err := t.call(ctx, http.MethodHead, id, "", "", http.StatusOK)
 	for range n {
@@ -280,7 +279,7 @@ func (t *target) open(ctx context.Context, path string) (*stream, error) {
 	return s, nil
 }
 
-// until reads chunks until it has found what it looks for; they are valid until the next ones.
+// until reads chunks until found returns true. The chunks are valid until the next read.
 func (s *stream) until(found func(chunks []byte) bool) error {
 	for {
 		e, err := s.events.Next()
@@ -293,11 +292,11 @@ func (s *stream) until(found func(chunks []byte) bool) error {
 	}
 }
 
-// over reports whether chunks end a turn. It decodes nothing: at hundreds of readers, decoding
-// would be what is measured.
+// over reports whether chunks end a turn. It does not decode JSON: with hundreds of readers, decoding
+// would dominate the measurement.
 func over(chunks []byte) bool { return bytes.Contains(chunks, []byte(`"submission-settled"`)) }
 
-// close gives the connection up: there is no other end of a live read.
+// close closes the connection, which is the only way to end a live read.
 func (s *stream) close() {
 	if s != nil {
 		_ = s.body.Close()

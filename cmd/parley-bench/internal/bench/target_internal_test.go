@@ -39,7 +39,7 @@ func FuzzSettled(f *testing.F) {
 	})
 }
 
-// TestTargetMistrusts: an answer that is not what the protocol says is an error.
+// An answer that violates the protocol is an error.
 func TestTargetMistrusts(t *testing.T) {
 	answers := map[string]func(http.ResponseWriter){
 		"/refuses": func(w http.ResponseWriter) { http.Error(w, "full", http.StatusServiceUnavailable) },
