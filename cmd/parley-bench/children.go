@@ -22,8 +22,8 @@ import (
 func modelCommand() *cobra.Command {
 	address := ""
 	cmd := &cobra.Command{
-		Use: bench.ModelCommand, Short: "Serve the model that the bench measures with, for --against", Args: cobra.NoArgs,
-		Long: "model serves a model whose replies are written in the messages, over the openai-completions\n" +
+		Use: bench.ModelCommand, Short: "Serve the model of the bench, for --against", Args: cobra.NoArgs,
+		Long: "model serves a model whose replies are scripted in the messages, over the openai-completions\n" +
 			"API, until Ctrl-C or SIGTERM. It prints its URL. A run of the bench starts one itself, but\n" +
 			"for the agent of a server that runs already: see \"parley-bench --help\" on --model-control.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

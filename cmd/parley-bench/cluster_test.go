@@ -79,7 +79,7 @@ func TestClusterMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown scenario": {[]string{"--only", "turns"}, `no scenario of a cluster is named "turns"`},
+		"unknown scenario": {[]string{"--only", "turns"}, `unknown scenario of a cluster "turns"`},
 		"an argument":      {[]string{"turns"}, "unknown command"},
 		"unknown flag":     {[]string{"--against", "x"}, "parley-bench cluster --help lists the flags"},
 		"no such folder":   {[]string{"--dir", none}, "make a folder for the data"},

@@ -15,14 +15,14 @@ func compareCommand() *cobra.Command {
 	m, rounds := &measurement{suite: bench.Server}, 0
 	cmd := &cobra.Command{
 		Use:   "compare OLD NEW [-- flags of the load]",
-		Short: "Measure two parley programs in turns, and say what differs",
-		Long: "compare measures a server of each of two programs, one after the other, for some rounds: what\n" +
-			"disturbs one disturbs the other, too. The program that is first changes with every round.\n" +
+		Short: "Measure two parley programs in turn, and report the differences",
+		Long: "compare measures a server of each of two programs, one after the other, for some rounds. A\n" +
+			"disturbance affects both. The program that runs first alternates.\n" +
 			"For each figure of each scenario it prints the median and the spread of both, the ratio of\n" +
 			"the medians, and whether the new program was apart: lower or higher in every run than the\n" +
 			"old one in any. Of two programs that do not differ, five rounds set about 1 figure of 126\n" +
-			"apart, three rounds 1 of 10. Figures that were the same in all runs are left out.\n\n" +
-			"Behind -- stand flags of parley-bench: --quick, --only, --dir and --clickhouse.\n\n" +
+			"apart, three rounds 1 of 10. Figures that were equal in all runs are omitted.\n\n" +
+			"Flags of parley-bench follow after --: --quick, --only, --dir and --clickhouse.\n\n" +
 			"Exit code: 0 if everything asked for was measured, 1 otherwise.",
 		Example: "  parley-bench compare ./parley-1.2 ./parley -- --quick\n" +
 			"  parley-bench compare ./parley-1.2 ./parley --rounds 9 --json compared.json -- --only turns,readers",
@@ -30,7 +30,7 @@ func compareCommand() *cobra.Command {
 			if before := cmd.ArgsLenAtDash(); before == 2 || before < 0 && len(args) == 2 {
 				return nil
 			}
-			return errors.New("compare takes two parley programs, and flags of the load behind --: parley-bench compare ./parley-1.2 ./parley -- --quick")
+			return errors.New("compare takes two parley programs, and flags of the load after --: parley-bench compare ./parley-1.2 ./parley -- --quick")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.readLoad(args[2:]); err != nil {
@@ -41,7 +41,7 @@ func compareCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&rounds, "rounds", 5, "runs of each program")
-	cmd.Flags().StringVar(&m.jsonFile, "json", "", "file to write all reports to as JSON, beside the table")
+	cmd.Flags().StringVar(&m.jsonFile, "json", "", "file to write all reports to as JSON, in addition to the table")
 	return cmd
 }
 
@@ -51,10 +51,10 @@ func (m *measurement) readLoad(args []string) error {
 	m.load(load)
 	err := load.ParseFlags(args)
 	if rest := load.Flags().Args(); err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%q is no flag", rest[0])
+		err = fmt.Errorf("unknown argument %q: only flags are allowed", rest[0])
 	}
 	if err != nil {
-		return fmt.Errorf("behind --: %w; there may stand --quick, --only, --dir and --clickhouse", err)
+		return fmt.Errorf("flags after --: %w; allowed are --quick, --only, --dir and --clickhouse", err)
 	}
 	return nil
 }

@@ -41,11 +41,11 @@ func TestCompareMistakes(t *testing.T) {
 		"one program":      {[]string{built(t).parley}, "compare takes two parley programs"},
 		"three programs":   {[]string{built(t).parley, built(t).parley, built(t).parley}, "compare takes two parley programs"},
 		"no such program":  {[]string{built(t).parley, none}, "find the program to measure"},
-		"another server":   {[]string{built(t).parley, built(t).parley, "--", "--against", "x"}, "behind --: unknown flag: --against; there may stand --quick"},
-		"a word":           {[]string{built(t).parley, built(t).parley, "--", "turns"}, `behind --: "turns" is no flag`},
+		"another server":   {[]string{built(t).parley, built(t).parley, "--", "--against", "x"}, "flags after --: unknown flag: --against; allowed are --quick"},
+		"a word":           {[]string{built(t).parley, built(t).parley, "--", "turns"}, `flags after --: unknown argument "turns"`},
 		"before the --":    {[]string{built(t).parley, built(t).parley, "--quick"}, "parley-bench compare --help lists the flags"},
-		"unknown scenario": {[]string{built(t).parley, built(t).parley, "--", "--only", "turn"}, `no scenario is named "turn"`},
-		"no rounds":        {[]string{built(t).parley, built(t).parley, "--rounds", "0"}, "0 rounds are none"},
+		"unknown scenario": {[]string{built(t).parley, built(t).parley, "--", "--only", "turn"}, `unknown scenario "turn"`},
+		"no rounds":        {[]string{built(t).parley, built(t).parley, "--rounds", "0"}, "invalid number of rounds 0"},
 	} {
 		code, _, errOut := output(t, append([]string{"compare"}, tt.args...)...)
 		if code != 1 || !strings.Contains(errOut, tt.want) {

@@ -92,9 +92,9 @@ func TestLogMistakes(t *testing.T) {
 		"no such folder":       {[]string{"--dir", none}, "make a folder for the data"},
 		"two places":           {[]string{"--dir", dir, "--config", folder}, "[dir config]"},
 		"no such file":         {[]string{"--config", none}, none},
-		"a folder":             {[]string{"--config", folder}, "measure its disk with --dir, or set bucket.endpoint"},
+		"a folder":             {[]string{"--config", folder}, "set bucket.endpoint, or measure the disk with --dir"},
 		"nobody answers":       {[]string{"--config", gone}, "check bucket.endpoint"},
-		"more than everything": {[]string{"--percent", "101"}, "101 percent of the counts are not 1 to 100"},
+		"more than everything": {[]string{"--percent", "101"}, "invalid percent 101"},
 		"no place":             {[]string{"--quick", "--percent", "1", "--json", filepath.Join(none, "x")}, "write the report"},
 	} {
 		code, _, errOut := output(t, append([]string{"log"}, tt.args...)...)

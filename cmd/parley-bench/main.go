@@ -68,7 +68,7 @@ func find(ctx context.Context, named string, o *bench.Options) (err error) {
 		}
 	} else if o.Program, err = exec.LookPath(filepath.Join(filepath.Dir(o.Self), "parley")); err != nil {
 		if o.Program, err = exec.LookPath("parley"); err != nil {
-			return fmt.Errorf("find the program to measure: there is no parley beside %s nor on PATH; run make build, or name one with --program", o.Self)
+			return fmt.Errorf("find the program to measure: no parley next to %s or on PATH; run make build, or set --program", o.Self)
 		}
 	}
 	o.Version, err = bench.VersionOf(ctx, o.Program)

@@ -56,7 +56,7 @@ func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errOut bytes.Buffer
 	code = run(ctx, args, &out, &errOut)
 	if ctx.Err() != nil {
-		t.Fatalf("%v goes on and on: %s%s", args, out.String(), errOut.String())
+		t.Fatalf("%v did not return in time: %s%s", args, out.String(), errOut.String())
 	}
 	return code, out.String(), errOut.String()
 }
@@ -128,7 +128,7 @@ func endpoint(t *testing.T) (place, file string, env []string) {
 	t.Cleanup(func() {
 		left, err := bucket.List(context.Background(), storage.ListQuery{})
 		if d := cmp.Diff([]storage.ListedKey{{Key: "some/where/bench", Size: 4}}, left.Keys); err != nil || d != "" {
-			t.Errorf("left in the bucket: %v (-want +got)\n%s", err, d)
+			t.Errorf("objects in the bucket: %v (-want +got)\n%s", err, d)
 		}
 	})
 	at.Prefix = "some/where"
@@ -143,7 +143,7 @@ func dirBucket(t *testing.T) string { return fmt.Sprintf("bucket: {dir: %q}", t.
 func wantEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left: %v, %v", left, err)
 	}
 }
 
@@ -152,18 +152,18 @@ func wantEmpty(t *testing.T, dir string) {
 func TestFind(t *testing.T) {
 	t.Setenv("PATH", "")
 	err := find(t.Context(), "", &bench.Options{})
-	if err == nil || !strings.Contains(err.Error(), "run make build, or name one with --program") {
-		t.Errorf("nowhere: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "run make build, or set --program") {
+		t.Errorf("find without a program: %v", err)
 	}
 	if err := find(t.Context(), filepath.Join(t.TempDir(), "none"), &bench.Options{}); err == nil || !strings.Contains(err.Error(), "none") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("find a missing file: %v", err)
 	}
 	other := filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(other, []byte("#!/bin/sh\necho other 1.2\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := find(t.Context(), other, &bench.Options{}); err == nil || !strings.Contains(err.Error(), `is no parley program: asked for its version, it says "other 1.2"`) {
-		t.Errorf("another program: %v", err)
+	if err := find(t.Context(), other, &bench.Options{}); err == nil || !strings.Contains(err.Error(), `is not a parley program: its version is "other 1.2"`) {
+		t.Errorf("find another program: %v", err)
 	}
 	dir := t.TempDir()
 	if err := os.Symlink(built(t).parley, filepath.Join(dir, "parley")); err != nil {
@@ -188,7 +188,7 @@ func TestChildren(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
 		defer cancel()
 		if line, err := p.Await(ctx); err != nil || !strings.HasPrefix(line, "http://127.0.0.1:") {
-			t.Errorf("%v says %q, %v\n%s", args, line, err, p.Printed())
+			t.Errorf("%v printed %q, %v\n%s", args, line, err, p.Printed())
 		}
 		if err := p.Stop(systemTimeout); err != nil {
 			t.Errorf("%v: %v\n%s", args, err, p.Printed())

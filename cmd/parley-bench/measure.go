@@ -32,7 +32,7 @@ func (m *measurement) command(cmd *cobra.Command) *cobra.Command {
 		m.options.Progress = cmd.ErrOrStderr()
 		return m.run(cmd.Context(), cmd.OutOrStdout())
 	}
-	cmd.Flags().StringVar(&m.jsonFile, "json", "", "file to write the report to as JSON, beside the table")
+	cmd.Flags().StringVar(&m.jsonFile, "json", "", "file to write the report to as JSON, in addition to the table")
 	m.load(cmd)
 	return cmd
 }
@@ -40,9 +40,9 @@ func (m *measurement) command(cmd *cobra.Command) *cobra.Command {
 // load adds the flags for the amount and the target of the load.
 func (m *measurement) load(cmd *cobra.Command) {
 	o := &m.options
-	cmd.Flags().BoolVar(&o.Quick, "quick", false, "small counts: a first look")
-	cmd.Flags().StringVar(&o.Dir, "dir", "", "folder on the disk to measure, by default the system's temporary one; it must exist, and what is written there is removed")
-	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "use small counts; figures are preliminary")
+	cmd.Flags().StringVar(&o.Dir, "dir", "", "folder on the disk to measure, by default the system's temporary one; it must exist, and all written data is removed")
+	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to run, for tests of the bench itself")
 	_ = cmd.Flags().MarkHidden("percent") // The flag exists: it is defined above.
 	if m.suite != bench.Log {
 		cmd.Flags().StringSliceVar(&o.Only, "only", nil, "scenarios to run, by default all: "+strings.Join(m.suite.Names(), ", "))
@@ -54,22 +54,22 @@ func (m *measurement) load(cmd *cobra.Command) {
 
 // named adds the flag for the program.
 func (m *measurement) named(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.program, "program", "", "parley program to measure, by default the one beside parley-bench, or else on PATH")
+	cmd.Flags().StringVar(&m.program, "program", "", "parley program to measure, by default the one next to parley-bench, or else on PATH")
 }
 
 func serverCommand() *cobra.Command {
 	m := &measurement{suite: bench.Server}
 	cmd := m.command(&cobra.Command{
 		Use:   "parley-bench",
-		Short: "Measure a server under a load that can be repeated",
-		Long: "parley-bench starts a model and a server on 127.0.0.1, each a process of its own, puts the\n" +
-			"same load on them in every run, and prints a table: how long what takes, what it costs the\n" +
+		Short: "Measure a server under a reproducible load",
+		Long: "parley-bench starts a model and a server on 127.0.0.1, each a separate process, puts the\n" +
+			"same load on them in every run, and prints a table: latencies, the costs of the\n" +
 			"server, and multiples of a raw conditional PUT into a folder on the same disk. A full run\n" +
 			"takes up to ten minutes and --quick less than one. --profiles writes where the server's\n" +
 			"processor time and allocations go in each scenario, for \"go tool pprof\".\n\n" +
 			"--against puts the load on a running server of the same protocol. Its agent must answer\n" +
-			"every message, and with few words; conversations named bench-… are left there. What needs\n" +
-			"to look into the process or the folder is left out. So is what needs the model's help,\n" +
+			"every message, and with few words; conversations named bench-… are left there. Scenarios\n" +
+			"that need the process or the folder are omitted, and those that need the bench's model,\n" +
 			"unless the agent's model is this one: start \"parley-bench model --listen 127.0.0.1:9100\",\n" +
 			"give the agent a provider with the openai-completions API at http://127.0.0.1:9100/v1 and\n" +
 			"a large contextWindow, and add --model-control http://127.0.0.1:9100.\n\n" +
@@ -93,9 +93,9 @@ func logCommand() *cobra.Command {
 		Use:   "log",
 		Short: "Compare the log of conversations with raw conditional PUTs",
 		Long: "log appends to conversations, and stores objects of the same bytes by raw conditional PUTs\n" +
-			"through the same client, in turn and in one process: what disturbs one side disturbs the\n" +
-			"other, so the ratios hold on a busy machine, too. It measures a folder; with --config, the\n" +
-			"bucket of that file, under a prefix of its own. What it writes is deleted. A full run takes\n" +
+			"through the same client, in turn and in one process. A disturbance affects both sides,\n" +
+			"so the ratios hold on a busy machine, too. It measures a folder; with --config, the\n" +
+			"bucket of that file, under a separate prefix. Its objects are deleted. A full run takes\n" +
 			"about a minute and --quick a few seconds.\n\n" +
 			"Exit code: 0 if everything was measured, 1 otherwise.",
 		Example: "  parley-bench log --quick\n  parley-bench log --dir /data --json log.json\n" +
@@ -110,13 +110,13 @@ func clusterCommand() *cobra.Command {
 	m := &measurement{suite: bench.Cluster}
 	cmd := m.command(&cobra.Command{
 		Use:   "cluster",
-		Short: "Measure nodes that share a bucket, while they join, leave and die",
-		Long: "cluster starts a model, a bucket and up to three nodes on 127.0.0.1, each a process of its\n" +
-			"own, and measures what a cluster costs and what is left of a node's end: kill -9 in mid-reply,\n" +
-			"joins, leaves and rolling restarts under a load, the way through a node that does not own a\n" +
+		Short: "Measure nodes that share a bucket while they join, leave and crash",
+		Long: "cluster starts a model, a bucket and up to three nodes on 127.0.0.1, each a separate\n" +
+			"process, and measures a cluster and the effects of a lost node: kill -9 in mid-reply,\n" +
+			"joins, leaves and rolling restarts under a load, requests through a node that does not own a\n" +
 			"conversation, readers at two nodes, idle conversations. The nodes run at default intervals.\n\n" +
 			"The bucket is the embedded one over a folder, served over HTTP; with --config, the bucket of\n" +
-			"that file, under a prefix of its own that is deleted. A full run takes about five\n" +
+			"that file, under a separate prefix that is deleted. A full run takes about five\n" +
 			"minutes and --quick about one.\n\n" +
 			"Exit code: 0 if everything asked for was measured, 1 otherwise.",
 		Example: "  parley-bench cluster --quick\n  parley-bench cluster --only cluster-failover --json cluster.json\n" +
@@ -186,7 +186,7 @@ func bucketOf(ctx context.Context, file string) (*config.Bucket, error) {
 	}
 	at := conf.Bucket
 	if at.Endpoint == "" {
-		return nil, fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
+		return nil, fmt.Errorf("bucket in %s is the folder %s; set bucket.endpoint, or measure the disk with --dir", file, at.Dir)
 	}
 	bucket, err := at.Open()
 	if err != nil {

@@ -44,7 +44,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("%s is not compared with a raw PUT", s.Name)
 		}
 		if s.Name == "turns" && (s.PerSecond <= 0 || s.ServerCPU == nil || s.GeneratorCPU == nil || s.ModelCPU == nil || len(s.Figures) != 1) {
-			t.Errorf("turns lack what they cost: %+v", s)
+			t.Errorf("turns lack their costs: %+v", s)
 		}
 	}
 	if r.Machine.CPUs < 1 || !strings.HasPrefix(r.Version, "parley ") || !r.Quick || r.Against != "" {
@@ -88,7 +88,7 @@ func TestServerMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown scenario":  {[]string{"--program", built(t).parley, "--only", "turn"}, `no scenario is named "turn"`},
+		"unknown scenario":  {[]string{"--program", built(t).parley, "--only", "turn"}, `unknown scenario "turn"`},
 		"an argument":       {[]string{"turns"}, "unknown command"},
 		"unknown flag":      {[]string{"--x"}, "parley-bench --help lists the flags"},
 		"no such folder":    {[]string{"--program", built(t).parley, "--profiles", filepath.Join(t.TempDir(), "none")}, "find the folder for profiles"},
@@ -122,7 +122,7 @@ func wantProfiles(t *testing.T, dir string, names ...string) {
 		got = append(got, f.Name())
 		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
 		if err != nil || !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
-			t.Errorf("%s is no profile: %v, %d bytes", f.Name(), err, len(b))
+			t.Errorf("%s is not a profile: %v, %d bytes", f.Name(), err, len(b))
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {

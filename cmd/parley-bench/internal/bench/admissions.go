@@ -59,10 +59,10 @@ func (j *job) single(ctx context.Context, id func(i int) string) error {
 	})
 }
 
-// owed maps each conversation to its latest receipt.
-type owed map[string]receipt
+// latestReceipts maps each conversation to its latest receipt.
+type latestReceipts map[string]receipt
 
-func (o owed) add(id string, r receipt) {
+func (o latestReceipts) add(id string, r receipt) {
 	// Offsets of one conversation have equal length, so they sort as strings.
 	if o[id].Offset < r.Offset {
 		o[id] = r
@@ -71,7 +71,7 @@ func (o owed) add(id string, r receipt) {
 
 // settle waits until every conversation has settled its latest submission, and so all earlier ones:
 // settlements follow the order of admission.
-func (o owed) settle(ctx context.Context, t *target) error {
+func (o latestReceipts) settle(ctx context.Context, t *target) error {
 	for id, r := range o {
 		if _, err := t.settle(ctx, id, r); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (j *job) admissions(ctx context.Context, inFlight int, gate string) error {
 	if err != nil {
 		return err
 	}
-	all := owed{}
+	all := latestReceipts{}
 	for i, r := range receipts {
 		all.add(j.id(i), r)
 	}

@@ -53,7 +53,7 @@ func (r *runner) start(ctx context.Context, name string, c proc.Command) (*child
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the process says nothing"))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("no output from the process"))
 	defer cancel()
 	at := &target{}
 	url, err := p.Await(ctx)
@@ -176,7 +176,7 @@ func (c *child) end() error {
 	}
 	defer c.close()
 	if err := c.Stop(endTimeout); err != nil {
-		return fmt.Errorf("the process: %w: %s", err, tail(c.Process))
+		return fmt.Errorf("end process: %w: %s", err, tail(c.Process))
 	}
 	return nil
 }
@@ -206,11 +206,11 @@ func (c *child) page(ctx context.Context, path string) ([]byte, error) {
 func VersionOf(ctx context.Context, program string) (string, error) {
 	out, err := exec.CommandContext(ctx, program, "version").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", program, err)
+		return "", fmt.Errorf("get version of %s: %w", program, err)
 	}
 	version := strings.TrimSpace(string(out))
 	if !strings.HasPrefix(version, "parley ") {
-		return "", fmt.Errorf("%s is no parley program: asked for its version, it says %.100q", program, version)
+		return "", fmt.Errorf("%s is not a parley program: its version is %.100q", program, version)
 	}
 	return version, nil
 }

@@ -42,8 +42,8 @@ func oneOwner(profiled bool) []member {
 	return []member{ownerPlace: {weight: 1, profiled: profiled}, otherPlace: {}, strictPlace: {strict: true}}
 }
 
-// life is one run of a node, from start to end.
-type life struct {
+// incarnation is one run of a node, from start to end.
+type incarnation struct {
 	*child
 	place int
 	ready atomic.Bool
@@ -56,7 +56,7 @@ type cluster struct {
 	bucket  config.Bucket
 	logs    *storage.Logs
 	members []member
-	lives   []atomic.Pointer[life]
+	nodes   []atomic.Pointer[incarnation]
 	turn    atomic.Int64
 	// killing: attempts are consumed on purpose, so they are not reported.
 	killing bool
@@ -65,7 +65,7 @@ type cluster struct {
 // within runs a scenario on a cluster, of which it starts the first places, and ends the cluster.
 func within(members []member, started int, run func(context.Context, *cluster) error) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) (err error) {
-		c := &cluster{job: j, members: members, lives: make([]atomic.Pointer[life], len(members))}
+		c := &cluster{job: j, members: members, nodes: make([]atomic.Pointer[incarnation], len(members))}
 		if _, err := c.modelURL(ctx); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (r *runner) shared(ctx context.Context) (config.Bucket, error) {
 func bucketAt(at *url.URL) (config.Bucket, error) {
 	b := config.Bucket{Endpoint: at.Host, Name: strings.TrimPrefix(at.Path, "/")}
 	if at.Scheme != "http" || b.Endpoint == "" || b.Name == "" || strings.Contains(b.Name, "/") {
-		return b, fmt.Errorf("the bucket says it is at %.200q", at)
+		return b, fmt.Errorf("parse bucket URL %.200q", at)
 	}
 	return b, nil
 }
@@ -147,9 +147,9 @@ func (c *cluster) begin(ctx context.Context, place int) error {
 	if err != nil {
 		return err
 	}
-	l := &life{child: child, place: place}
-	c.lives[place].Store(l)
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("node %d does not get ready", place))
+	l := &incarnation{child: child, place: place}
+	c.nodes[place].Store(l)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("node %d not ready in time", place))
 	defer cancel()
 	for !l.probe(ctx) {
 		if l.HasEnded() {
@@ -162,7 +162,7 @@ func (c *cluster) begin(ctx context.Context, place int) error {
 	return nil
 }
 
-func (l *life) probe(ctx context.Context) bool {
+func (l *incarnation) probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*probeEvery)
 	defer cancel()
 	_, err := l.page(ctx, "/readyz")
@@ -170,9 +170,9 @@ func (l *life) probe(ctx context.Context) bool {
 	return err == nil
 }
 
-func (c *cluster) running() (all []*life) {
-	for i := range c.lives {
-		if l := c.lives[i].Load(); l != nil {
+func (c *cluster) running() (all []*incarnation) {
+	for i := range c.nodes {
+		if l := c.nodes[i].Load(); l != nil {
 			all = append(all, l)
 		}
 	}
@@ -182,7 +182,7 @@ func (c *cluster) running() (all []*life) {
 // acquainted waits until every node knows all members: a new node is ready a moment before the others
 // know of it.
 func (c *cluster) acquainted(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the nodes do not get to know each other"))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("nodes did not find each other in time"))
 	defer cancel()
 	running := c.running()
 	for _, l := range running {
@@ -211,10 +211,10 @@ func (c *cluster) watch(ctx context.Context) {
 }
 
 // pick returns the next ready node other than but, nil if there is none.
-func (c *cluster) pick(but *life) *life {
+func (c *cluster) pick(but *incarnation) *incarnation {
 	first := int(c.turn.Add(1))
-	for i := range c.lives {
-		l := c.lives[(first+i)%len(c.lives)].Load()
+	for i := range c.nodes {
+		l := c.nodes[(first+i)%len(c.nodes)].Load()
 		if l != nil && l != but && l.ready.Load() {
 			return l
 		}
@@ -223,7 +223,7 @@ func (c *cluster) pick(but *life) *life {
 }
 
 // next returns any ready node and waits for one: a busy machine may report readiness late.
-func (c *cluster) next(ctx context.Context) (*life, error) {
+func (c *cluster) next(ctx context.Context) (*incarnation, error) {
 	for {
 		if l := c.pick(nil); l != nil {
 			return l, nil
@@ -234,11 +234,11 @@ func (c *cluster) next(ctx context.Context) (*life, error) {
 	}
 }
 
-func (c *cluster) place(place int) *life { return c.lives[place].Load() }
+func (c *cluster) place(place int) *incarnation { return c.nodes[place].Load() }
 
 // kill ends a node by SIGKILL and returns the time.
 func (c *cluster) kill(place int) time.Time {
-	l := c.lives[place].Swap(nil)
+	l := c.nodes[place].Swap(nil)
 	l.Kill()
 	ended := time.Now()
 	l.close()
@@ -249,7 +249,7 @@ func (c *cluster) kill(place int) time.Time {
 // notified.
 func (c *cluster) leave(place int) (time.Duration, error) {
 	took, err := clocked(c.place(place).end)
-	c.lives[place].Store(nil)
+	c.nodes[place].Store(nil)
 	if err != nil {
 		err = fmt.Errorf("node %d: %w", place, err)
 	}
@@ -289,7 +289,7 @@ func leave(ctx context.Context, c *cluster) error {
 func rolling(ctx context.Context, c *cluster) error {
 	return c.loaded(ctx, func(steady func() error) error {
 		var longest time.Duration
-		for place := range c.lives {
+		for place := range c.nodes {
 			if place > 0 {
 				if err := steady(); err != nil {
 					return err

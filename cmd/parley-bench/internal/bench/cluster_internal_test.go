@@ -28,7 +28,7 @@ func TestFateOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
 		err    error
-		want   fate
+		want   result
 	}{
 		"answered":              {202, nil, answered},
 		"unavailable":           {503, nil, unavailable},
@@ -43,7 +43,7 @@ func TestFateOf(t *testing.T) {
 		"half an answer":        {0, fmt.Errorf("read the body: %w", io.ErrUnexpectedEOF), cut},
 		"anything else":         {0, errors.New("malformed HTTP response"), failed},
 	} {
-		if got := fateOf(tt.status, 202, tt.err); got != tt.want {
+		if got := resultOf(tt.status, 202, tt.err); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestFateOf(t *testing.T) {
 func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 	t.Helper()
 	j := &job{runner: &runner{o: Options{Progress: io.Discard}}, Scenario: &Scenario{Name: "x"}}
-	c := &cluster{job: j, lives: make([]atomic.Pointer[life], len(statuses))}
+	c := &cluster{job: j, nodes: make([]atomic.Pointer[incarnation], len(statuses))}
 	var asked []*atomic.Int64
 	for i, status := range statuses {
 		count := &atomic.Int64{}
@@ -61,7 +61,7 @@ func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 			count.Add(1)
 			body, err := io.ReadAll(r.Body)
 			if err != nil || !strings.Contains(string(body), `"idempotencyKey":"x-0"`) {
-				t.Errorf("asked with %q, %v", body, err)
+				t.Errorf("request body %q, %v", body, err)
 			}
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, `{"submissionId":"sub","offset":"1"}`)
@@ -74,9 +74,9 @@ func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 		if status == 0 {
 			server.Close()
 		}
-		l := &life{child: &child{target: at}, place: i}
+		l := &incarnation{child: &child{target: at}, place: i}
 		l.ready.Store(true)
-		c.lives[i].Store(l)
+		c.nodes[i].Store(l)
 		asked = append(asked, count)
 	}
 	c.turn.Store(-1)
@@ -87,7 +87,7 @@ func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 func TestLoadRetries(t *testing.T) {
 	for name, tt := range map[string]struct {
 		statuses []int
-		fate     fate
+		result   result
 		failed   int
 		asked    []int64
 	}{
@@ -106,8 +106,8 @@ func TestLoadRetries(t *testing.T) {
 		for _, a := range asked {
 			got = append(got, a.Load())
 		}
-		if l.fates[tt.fate] != 1 || l.failed != tt.failed || len(l.took) != 1-tt.failed || !slices.Equal(got, tt.asked) {
-			t.Errorf("%s: fates %v, failed %d, %d times, asked %v; want %+v", name, l.fates, l.failed, len(l.took), got, tt)
+		if l.results[tt.result] != 1 || l.failed != tt.failed || len(l.took) != 1-tt.failed || !slices.Equal(got, tt.asked) {
+			t.Errorf("%s: results %v, failed %d, %d times, asked %v; want %+v", name, l.results, l.failed, len(l.took), got, tt)
 		}
 		if acknowledged := slices.Equal(l.acknowledged["c"], []string{"sub"}); acknowledged != (tt.failed == 0) {
 			t.Errorf("%s: acknowledged %v", name, l.acknowledged)
@@ -117,18 +117,18 @@ func TestLoadRetries(t *testing.T) {
 
 func TestLoadHeedsReadiness(t *testing.T) {
 	c, _ := fakeNodes(t, 202, 202, 202)
-	c.lives[1].Load().ready.Store(false)
-	c.lives[2].Store(nil)
+	c.nodes[1].Load().ready.Store(false)
+	c.nodes[2].Store(nil)
 	for range 5 {
 		if l := c.pick(nil); l == nil || l.place != 0 {
 			t.Fatalf("picked %+v, want the first", l)
 		}
 	}
-	if l := c.pick(c.lives[0].Load()); l != nil {
-		t.Errorf("picked %d, want none", l.place)
+	if l := c.pick(c.nodes[0].Load()); l != nil {
+		t.Errorf("picked node %d, want none", l.place)
 	}
-	c.lives[0].Load().ready.Store(false)
-	late := time.AfterFunc(time.Millisecond, func() { c.lives[1].Load().ready.Store(true) })
+	c.nodes[0].Load().ready.Store(false)
+	late := time.AfterFunc(time.Millisecond, func() { c.nodes[1].Load().ready.Store(true) })
 	defer late.Stop()
 	if l, err := c.next(t.Context()); err != nil || l.place != 1 {
 		t.Errorf("waited for %+v, %v; want the second", l, err)
@@ -167,7 +167,7 @@ func TestInterrupted(t *testing.T) {
 		"nothing was seen before":        {"aabb", []arrival{{2, at(12)}}, 0, 1},
 		"nothing was seen of the change": {"aabb", []arrival{{1, at(9)}}, 0, 2},
 	} {
-		s := newStory("c")
+		s := newLogView("c")
 		for i, nonce := range tt.nonces {
 			s.add(written{int64(i), storage.Nonce(nonce)})
 		}
@@ -188,8 +188,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	s := newStory("c")
+func TestAudit(t *testing.T) {
+	s := newLogView("c")
 	add := func(records ...conversation.Record) { s.add(written{}, records...) }
 	begun := func(id string) conversation.Record {
 		return &conversation.AttemptStarted{Submission: conversation.SubmissionID(id)}
@@ -203,7 +203,7 @@ func TestJudge(t *testing.T) {
 	add(begun("tried"), begun("tried"), done("tried"), begun("twice"), done("twice"), done("twice"), begun("owed"))
 	ids := []string{"plain", "released", "tried", "twice", "owed", "unknown"}
 	var got audit
-	odd := got.judge(s, ids...)
+	odd := got.count(s, ids...)
 	if want := (audit{lost: 2, twice: 1, consumed: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -252,10 +252,10 @@ func TestRunClusterMistakes(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"unknown scenario":   {Options{Only: []string{"turns"}}, `no scenario of a cluster is named "turns"; there are cluster-failover, `},
-		"too much":           {Options{Percent: 101}, "101 percent"},
+		"unknown scenario":   {Options{Only: []string{"turns"}}, `unknown scenario of a cluster "turns": want one of cluster-failover, `},
+		"too much":           {Options{Percent: 101}, "invalid percent 101"},
 		"no folder for logs": {Options{Logs: "none"}, "find the folder for logs"},
-		"a file for logs":    {Options{Logs: "doc.go"}, "is no folder"},
+		"a file for logs":    {Options{Logs: "doc.go"}, "is not a folder"},
 		"no such folder":     {Options{Dir: "none"}, "make a folder for the data"},
 	} {
 		r, err := Run(t.Context(), Cluster, tt.o)
@@ -269,7 +269,7 @@ func TestRunClusterMistakes(t *testing.T) {
 		t.Errorf("without a program: %+v, %v", r, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left: %v, %v", left, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

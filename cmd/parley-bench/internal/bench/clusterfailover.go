@@ -99,7 +99,7 @@ func failover(ctx context.Context, c *cluster) error {
 		if err := c.killRound(ctx, round, moment, &sum); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
-		if err := c.begin(ctx, round%len(c.lives)); err != nil {
+		if err := c.begin(ctx, round%len(c.nodes)); err != nil {
 			return err
 		}
 		if err := c.acquainted(ctx); err != nil {
@@ -123,7 +123,7 @@ func failover(ctx context.Context, c *cluster) error {
 
 // killRound starts streaming turns, kills the node of a place, and waits for the turns to settle.
 func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration, sum *failures) error {
-	victim := round % len(c.lives)
+	victim := round % len(c.nodes)
 	followers := make([]*follower, streamedTurns.of(&c.o))
 	posting := &errgroup.Group{}
 	posting.SetLimit(8)
@@ -141,7 +141,7 @@ func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration
 	if err := posting.Wait(); err != nil {
 		return err
 	}
-	reading, cancel := context.WithTimeoutCause(ctx, settleTimeout, errors.New("turns are not settled in time"))
+	reading, cancel := context.WithTimeoutCause(ctx, settleTimeout, errors.New("turns did not settle in time"))
 	defer cancel()
 	g, reading := errgroup.WithContext(reading)
 	for _, f := range followers {
@@ -152,7 +152,7 @@ func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration
 		return err
 	}
 	for _, f := range followers {
-		s := newStory(f.id)
+		s := newLogView(f.id)
 		if err := s.read(ctx, c.logs); err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (c *cluster) killWhen(ctx context.Context, followers []*follower, victim in
 }
 
 // add counts a turn by its log and by the batches that its reader received.
-func (sum *failures) add(f *follower, s *story, killed time.Time) {
+func (sum *failures) add(f *follower, s *logView, killed time.Time) {
 	sum.ends += f.ends
 	seen, ok := seenBefore(f.seen, killed)
 	seq, interrupted := int64(0), false
@@ -186,10 +186,10 @@ func (sum *failures) add(f *follower, s *story, killed time.Time) {
 	}
 	if !interrupted {
 		sum.undisturbed++
-		sum.others.judge(s, f.turn.SubmissionID)
+		sum.others.count(s, f.turn.SubmissionID)
 		return
 	}
-	sum.interrupted.judge(s, f.turn.SubmissionID)
+	sum.interrupted.count(s, f.turn.SubmissionID)
 	if a, ok := reached(f.seen, seq); ok {
 		sum.took = append(sum.took, a.at.Sub(killed))
 	}

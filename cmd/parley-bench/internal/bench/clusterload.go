@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-type fate int
+type result int
 
 const (
-	answered    fate = iota
-	unavailable      // 503
-	refused          // no connection
-	cut              // connection closed before an answer
-	failed           // another status, or a timeout
+	answered    result = iota
+	unavailable        // 503
+	refused            // no connection
+	cut                // connection closed before an answer
+	failed             // another status, or a timeout
 )
 
-// fateOf classifies the result of a request whose expected status is want.
-func fateOf(status, want int, err error) fate {
+// resultOf classifies the result of a request whose expected status is want.
+func resultOf(status, want int, err error) result {
 	var op *net.OpError
 	switch {
 	case err == nil && status == want:
@@ -65,7 +65,7 @@ type load struct {
 
 	mu           sync.Mutex
 	took         []time.Duration // of answered requests, from their due time
-	fates        [failed + 1]int // of first tries
+	results      [failed + 1]int // of first tries
 	failed       int             // after the second try
 	acknowledged map[string][]string
 	began        time.Time
@@ -121,7 +121,7 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 	if i%2 == 0 {
 		method, want, body = http.MethodPost, http.StatusAccepted, message(loadReply, fmt.Sprintf("%s-%d", l.c.Name, i))
 	}
-	var at *life
+	var at *incarnation
 	first := answered
 	for try := 1; ; try++ {
 		if at = l.c.pick(at); at == nil {
@@ -133,7 +133,7 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 		if err == nil {
 			status = resp.StatusCode
 		}
-		f := fateOf(status, want, err)
+		f := resultOf(status, want, err)
 		if try == 1 {
 			first = f
 		}
@@ -166,10 +166,10 @@ func (l *load) acknowledge(id string, body []byte) error {
 }
 
 // count counts a request; err is its error after the retry.
-func (l *load) count(first fate, due time.Time, err error) {
+func (l *load) count(first result, due time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fates[first]++
+	l.results[first]++
 	if err == nil {
 		l.took = append(l.took, time.Since(due))
 		return
@@ -183,7 +183,7 @@ func (l *load) count(first fate, due time.Time, err error) {
 // verdict adds the counts of a finished load, and the audit of its acknowledged messages.
 func (l *load) verdict(ctx context.Context) error {
 	sent, acknowledged := 0, 0
-	for _, n := range l.fates {
+	for _, n := range l.results {
 		sent += n
 	}
 	for _, all := range l.acknowledged {
@@ -194,7 +194,7 @@ func (l *load) verdict(ctx context.Context) error {
 		name string
 		n    int
 	}{
-		{"requests", sent}, {"failed", l.failed}, {"retried: 503", l.fates[unavailable]}, {"refused", l.fates[refused]}, {"cut", l.fates[cut]},
+		{"requests", sent}, {"failed", l.failed}, {"retried: 503", l.results[unavailable]}, {"refused", l.results[refused]}, {"cut", l.results[cut]},
 		{"acknowledged", acknowledged}, {"lost", a.lost}, {"twice", a.twice}, {"attempts consumed", a.consumed},
 	} {
 		l.c.figure(f.name, float64(f.n), "")

@@ -19,8 +19,8 @@ type written struct {
 	nonce storage.Nonce
 }
 
-// story is the log of a conversation as read so far. It belongs to one goroutine.
-type story struct {
+// logView is the log of a conversation as read so far. It belongs to one goroutine.
+type logView struct {
 	key     conversation.Key
 	after   storage.Position
 	batches []written
@@ -29,13 +29,13 @@ type story struct {
 	attempts, settled map[string]int
 }
 
-func newStory(id string) *story {
-	return &story{
+func newLogView(id string) *logView {
+	return &logView{
 		key: conversation.Address{Agent: agentName, ID: id}.Key(), after: storage.Start(), attempts: map[string]int{}, settled: map[string]int{},
 	}
 }
 
-func (s *story) read(ctx context.Context, logs *storage.Logs) error {
+func (s *logView) read(ctx context.Context, logs *storage.Logs) error {
 	for b, err := range logs.Batches(ctx, s.key, s.after) {
 		if err != nil {
 			return fmt.Errorf("read log of %s: %w", s.key, err)
@@ -50,7 +50,7 @@ func (s *story) read(ctx context.Context, logs *storage.Logs) error {
 	return nil
 }
 
-func (s *story) add(b written, records ...conversation.Record) {
+func (s *logView) add(b written, records ...conversation.Record) {
 	s.batches = append(s.batches, b)
 	for _, r := range records {
 		switch r := r.(type) {
@@ -67,7 +67,7 @@ func (s *story) add(b written, records ...conversation.Record) {
 // resumed returns the first batch of another writer than that of batch seen: the turn was interrupted
 // after it. Batches in between come from the old writer and were in flight. It returns false if there
 // is no other writer.
-func (s *story) resumed(seen int64) (int64, bool) {
+func (s *logView) resumed(seen int64) (int64, bool) {
 	at := slices.IndexFunc(s.batches, func(b written) bool { return b.seq == seen })
 	if at < 0 {
 		return 0, false
@@ -92,8 +92,8 @@ type audit struct {
 	lost, twice, consumed int
 }
 
-// judge counts the submissions of a log, and returns those counted as lost, twice or consumed.
-func (a *audit) judge(s *story, submissions ...string) string {
+// count counts the submissions of a log, and returns those counted as lost, twice or consumed.
+func (a *audit) count(s *logView, submissions ...string) string {
 	var odd []string
 	for _, id := range submissions {
 		settled, attempts := s.settled[id], s.attempts[id]
@@ -121,13 +121,13 @@ func (c *cluster) audit(ctx context.Context, acknowledged map[string][]string) (
 	g.SetLimit(auditAtOnce)
 	for id, submissions := range acknowledged {
 		g.Go(func() error {
-			s := newStory(id)
+			s := newLogView(id)
 			for {
 				if err := s.read(ctx, c.logs); err != nil {
 					return err
 				}
-				owed := slices.ContainsFunc(submissions, func(id string) bool { return s.settled[id] == 0 })
-				if !owed || time.Now().After(end) {
+				receipts := slices.ContainsFunc(submissions, func(id string) bool { return s.settled[id] == 0 })
+				if !receipts || time.Now().After(end) {
 					break
 				}
 				if err := pause(ctx, 100*time.Millisecond); err != nil {
@@ -136,7 +136,7 @@ func (c *cluster) audit(ctx context.Context, acknowledged map[string][]string) (
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if odd := sum.judge(s, submissions...); odd != "" && !c.killing {
+			if odd := sum.count(s, submissions...); odd != "" && !c.killing {
 				fmt.Fprintf(c.o.Progress, "%s: conversation %s (%s): %s\n", c.Name, id, s.key, odd)
 			}
 			return nil

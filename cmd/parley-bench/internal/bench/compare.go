@@ -34,7 +34,7 @@ func (c *Comparison) sides() [2]*Side { return [2]*Side{&c.Old, &c.New} }
 // and the remaining runs go on.
 func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*Comparison, error) {
 	if rounds < 1 {
-		return nil, fmt.Errorf("%d rounds are none", rounds)
+		return nil, fmt.Errorf("invalid number of rounds %d: want at least 1", rounds)
 	}
 	c := &Comparison{Old: before, New: after}
 	for round := range rounds {

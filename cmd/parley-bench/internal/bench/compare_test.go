@@ -82,7 +82,7 @@ func TestCompareInTurns(t *testing.T) {
 	}
 	for i, r := range c.New.Reports {
 		if r.Version != "2" {
-			t.Errorf("run %d of the new one is of %q", i, r.Version)
+			t.Errorf("run %d of the new program has version %q", i, r.Version)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestLoopStopsInTime(t *testing.T) {
 			t.Errorf("%v, %v; want %v", samples, err, want)
 		}
 		if samples, err := loop(t.Context(), 0, 2, 100, second); err == nil {
-			t.Errorf("no time was enough for %v", samples)
+			t.Errorf("loop ended in time with samples %v", samples)
 		}
 	})
 }

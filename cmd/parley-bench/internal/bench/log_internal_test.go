@@ -120,7 +120,7 @@ func TestLogFailures(t *testing.T) {
 		}
 	}
 	if page, err := store.List(t.Context(), storage.ListQuery{}); err != nil || len(page.Keys) != 0 {
-		t.Errorf("left behind: %v, %v", page.Keys, err)
+		t.Errorf("files left: %v, %v", page.Keys, err)
 	}
 	gone := errors.New("gone")
 	stop(gone)

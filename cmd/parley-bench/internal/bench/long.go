@@ -36,7 +36,7 @@ func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
 			return s, err
 		}
 		if err := json.Unmarshal(b, &s); err != nil {
-			return s, fmt.Errorf("decode what the model has spent: %w", err)
+			return s, fmt.Errorf("decode time of model: %w", err)
 		}
 		if s.Calls >= calls {
 			return s, nil
@@ -45,7 +45,7 @@ func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
 			return s, err
 		}
 	}
-	return s, fmt.Errorf("the model was called %d times, want %d; is it the agent's?", s.Calls, calls)
+	return s, fmt.Errorf("model was called %d times, want %d: check that the agent uses it", s.Calls, calls)
 }
 
 // bareTurn times a turn without the time of the model. No other caller may use the model concurrently.

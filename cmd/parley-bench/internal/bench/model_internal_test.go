@@ -78,14 +78,14 @@ func TestModelStamps(t *testing.T) {
 	stamps(b, func(at time.Time) { said = append(said, at) })
 	end := time.Now()
 	if len(said) != 2 || said[0].Before(start.Round(0)) || said[1].Before(said[0]) || said[1].After(end) || bytes.Contains(b, []byte(nowWord)) {
-		t.Errorf("said at %v, between %v and %v: %s", said, start, end, b)
+		t.Errorf("stamp %v, want between %v and %v: %s", said, start, end, b)
 	}
 	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newClient()}
 	if s, err := r.spent(t.Context(), 1); err != nil || s.Calls != 1 || s.Nanos <= 0 {
 		t.Errorf("spent %+v, %v", s, err)
 	}
 	if _, err := r.spent(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "called 1 times, want 2") {
-		t.Errorf("a call that was never made: %v", err)
+		t.Errorf("spent without the call: %v", err)
 	}
 }
 

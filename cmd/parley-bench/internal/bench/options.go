@@ -56,19 +56,19 @@ type Options struct {
 // valid checks all options before anything starts.
 func (o *Options) valid(of *Suite) error {
 	if o.Percent < 0 || o.Percent > 100 {
-		return fmt.Errorf("%d percent of the counts are not 1 to 100", o.Percent)
+		return fmt.Errorf("invalid percent %d: want 1 to 100", o.Percent)
 	}
 	if strings.ContainsAny(o.Token, "\r\n") {
-		return errors.New("the token has a line break")
+		return errors.New("invalid token: contains a line break")
 	}
 	if o.ClickHouse != "" && o.Against != "" {
-		return fmt.Errorf("the server at %s is not the run's own and sends its events where it likes", o.Against)
+		return fmt.Errorf("cannot set the ClickHouse server of the foreign server %s", o.Against)
 	}
 	if o.Profiles != "" && o.Against != "" {
-		return fmt.Errorf("the server at %s is not the run's own and has no profiles", o.Against)
+		return fmt.Errorf("cannot profile the foreign server %s", o.Against)
 	}
 	if o.Model != "" && o.Against == "" {
-		return fmt.Errorf("model %s belongs to no server; name that, too", o.Model)
+		return fmt.Errorf("model %s without a server: set Against, too", o.Model)
 	}
 	for what, dir := range map[string]string{"profiles": o.Profiles, "logs": o.Logs} {
 		if dir == "" {
@@ -77,13 +77,13 @@ func (o *Options) valid(of *Suite) error {
 		if f, err := os.Stat(dir); err != nil {
 			return fmt.Errorf("find the folder for %s: %w", what, err)
 		} else if !f.IsDir() {
-			return fmt.Errorf("%s, for %s, is no folder", dir, what)
+			return fmt.Errorf("%s, for %s, is not a folder", dir, what)
 		}
 	}
 	names := of.Names()
 	for _, name := range o.Only {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("no scenario%s is named %q; there are %s", of.of, name, strings.Join(names, ", "))
+			return fmt.Errorf("unknown scenario%s %q: want one of %s", of.of, name, strings.Join(names, ", "))
 		}
 	}
 	for _, at := range []string{o.Against, o.Model} {

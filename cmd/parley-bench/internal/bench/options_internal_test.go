@@ -25,10 +25,10 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 	if longTurns.of(full) != 1000 || killedTurns.of(full) != 50 || rushTime.of(full) != time.Minute || streamedTurns.of(full) != 60 {
-		t.Error("a full run has other amounts than the targets")
+		t.Error("amounts of a full run differ from the targets")
 	}
 	if steadyTime.of(few) != 20*time.Millisecond {
-		t.Errorf("a few are steady for %v", steadyTime.of(few))
+		t.Errorf("few: steadyTime = %v", steadyTime.of(few))
 	}
 	if Server.boundsOf(full).run > 10*time.Minute || Server.boundsOf(quick).run > time.Minute || Server.boundsOf(few) != Server.boundsOf(full) {
 		t.Errorf("bounds %+v, %+v", Server.full, Server.quick)

@@ -135,5 +135,5 @@ func readBody(resp *http.Response) ([]byte, error) {
 			return b.Bytes(), err
 		}
 	}
-	return nil, errors.New("it is too large")
+	return nil, errors.New("body is too large")
 }

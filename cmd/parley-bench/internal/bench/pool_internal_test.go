@@ -119,7 +119,7 @@ func TestPoolForgets(t *testing.T) {
 		cancel()
 	}()
 	if _, _, err := p.ask(ctx, "GET", "/hang", ""); err == nil || len(p.idle) != 0 {
-		t.Errorf("given up: %v, %d connections kept", err, len(p.idle))
+		t.Errorf("cancelled: %v, %d connections kept", err, len(p.idle))
 	}
 	want(3)
 	p.close()

@@ -78,7 +78,7 @@ func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) 
 	}
 	for _, h := range all {
 		if err == nil && len(h.lags) != replyTokens {
-			err = fmt.Errorf("a reader saw %d of %d tokens", len(h.lags), replyTokens)
+			err = fmt.Errorf("reader got %d of %d tokens", len(h.lags), replyTokens)
 		}
 	}
 	return all, err
@@ -161,7 +161,7 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 					return nil
 				}
 				if err != nil {
-					return fmt.Errorf("a reader of the broadcast saw %d of %d frames: %w", len(own), len(o.Frames), err)
+					return fmt.Errorf("broadcast reader got %d of %d frames: %w", len(own), len(o.Frames), err)
 				}
 				now := time.Now()
 				stamps([]byte(e.ID), func(said time.Time) { own = append(own, now.Sub(said)) })

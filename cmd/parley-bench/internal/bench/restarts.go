@@ -37,7 +37,7 @@ func killed(ctx context.Context, j *job) error {
 	return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, round int) (_ time.Duration, err error) {
 		gate := fmt.Sprintf("%skill-%d", j.prefix, round)
 		defer func() { err = errors.Join(err, j.free(ctx, gate)) }()
-		all := owed{}
+		all := latestReceipts{}
 		for i := range killedTurns.of(&j.o) {
 			id := numbered(gate)(i)
 			if all[id], _, err = j.at.post(ctx, id, "tokens=10 hold="+gate+" tokens=10"); err != nil {
@@ -195,7 +195,7 @@ func stored(ctx context.Context, j *job) error {
 	}
 	size, err := folderBytes(filepath.Join(j.dir, folder))
 	if err != nil {
-		return fmt.Errorf("weigh the folder: %w", err)
+		return fmt.Errorf("measure folder size: %w", err)
 	}
 	j.figure("replies", float64(said)/1e3, "kB")
 	j.figure("folder", float64(size)/1e3, "kB")

@@ -21,8 +21,8 @@ import (
 
 // Reasons of a timeout; the report has them in place of figures.
 var (
-	errTime = errors.New("the time of the run is over")
-	errSlow = errors.New("the time of the scenario is over")
+	errTime = errors.New("time limit of the run exceeded")
+	errSlow = errors.New("time limit of the scenario exceeded")
 )
 
 // Run measures a suite. It returns an error for wrong options, missing space for the data, children
@@ -132,7 +132,7 @@ func empty(ctx context.Context, bucket storage.Bucket) error {
 	for page.More {
 		var err error
 		if page, err = bucket.List(ctx, q); err != nil {
-			return errors.Join(fmt.Errorf("remove what was written: %w", err), g.Wait())
+			return errors.Join(fmt.Errorf("delete written objects: %w", err), g.Wait())
 		}
 		for _, k := range page.Keys {
 			g.Go(func() error { return bucket.Delete(ctx, k.Key) })
@@ -140,7 +140,7 @@ func empty(ctx context.Context, bucket storage.Bucket) error {
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return fmt.Errorf("remove what was written: %w", err)
+		return fmt.Errorf("delete written objects: %w", err)
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operatio
 	// Every index handed out was also run.
 	done := min(int(next.Load()), n)
 	if done == 0 && n > 0 {
-		return nil, errors.New("there was no time for a single operation")
+		return nil, errors.New("no operation ended within the time limit")
 	}
 	return samples[:done], nil
 }

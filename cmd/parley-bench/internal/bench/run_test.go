@@ -29,17 +29,17 @@ func TestOptionsAreChecked(t *testing.T) {
 		o    bench.Options
 		want string
 	}{
-		{"unknown scenario", bench.Options{Only: []string{"turns", "turn"}}, `no scenario is named "turn"; there are raw-put-1, `},
-		{"too much", bench.Options{Percent: 101}, "101 percent"},
-		{"less than nothing", bench.Options{Percent: -1}, "-1 percent"},
-		{"model without a server", bench.Options{Model: "http://127.0.0.1:1"}, "belongs to no server"},
+		{"unknown scenario", bench.Options{Only: []string{"turns", "turn"}}, `unknown scenario "turn": want one of raw-put-1, `},
+		{"too much", bench.Options{Percent: 101}, "invalid percent 101"},
+		{"less than nothing", bench.Options{Percent: -1}, "invalid percent -1"},
+		{"model without a server", bench.Options{Model: "http://127.0.0.1:1"}, "without a server"},
 		{"no scheme", bench.Options{Against: "127.0.0.1:1/x"}, "is not a URL"},
 		{"other scheme", bench.Options{Against: "ftp://127.0.0.1/x"}, "is not a URL"},
 		{"model is no URL", bench.Options{Against: "http://127.0.0.1:1/x", Model: "x"}, `"x" is not a URL`},
 		{"token of two lines", bench.Options{Token: "a\nb"}, "line break"},
 		{"no folder for profiles", bench.Options{Profiles: filepath.Join(t.TempDir(), "none")}, "find the folder for profiles"},
-		{"a file for profiles", bench.Options{Profiles: "run_test.go"}, "is no folder"},
-		{"profiles of another's server", bench.Options{Against: "http://127.0.0.1:1/x", Profiles: t.TempDir()}, "not the run's own"},
+		{"a file for profiles", bench.Options{Profiles: "run_test.go"}, "is not a folder"},
+		{"profiles of another's server", bench.Options{Against: "http://127.0.0.1:1/x", Profiles: t.TempDir()}, "foreign server"},
 		{"no such folder", bench.Options{Dir: filepath.Join(t.TempDir(), "none")}, "make a folder for the data"},
 	} {
 		r, err := bench.Run(t.Context(), bench.Server, tt.o)
@@ -79,7 +79,7 @@ func TestRunWithoutAServer(t *testing.T) {
 		t.Errorf("progress has %d lines:\n%s", got, progress.String())
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left: %v, %v", left, err)
 	}
 }
 

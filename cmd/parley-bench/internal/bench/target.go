@@ -175,7 +175,7 @@ func (t *target) poll(ctx context.Context, id, after string, found func(chunks [
 			return "", err
 		}
 		if after = h.Get("Stream-Next-Offset"); after == "" {
-			return "", errors.New("updates come without Stream-Next-Offset")
+			return "", errors.New("updates lack Stream-Next-Offset")
 		}
 		if done, err := found(b); done || err != nil {
 			return after, err
