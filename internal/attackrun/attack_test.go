@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// fatBytes is nearly the longest text that a message may have.
+	// fatBytes is just below the limit of a message's text.
 	fatBytes = 4_000_000
-	// patience is how long an attacker waits for an answer, or for a node to lose patience.
+	// patience is the time an attacker waits for an answer, or for a node's timeout.
 	patience = 25 * time.Second
 )
 
-// attack is what hostile clients, tools and models do, and how often it hit.
+// attack runs hostile clients, tools and models, and counts their hits.
 type attack struct {
 	orders
 	tally
 	http *http.Client
 }
 
-// kind is a kind of attack: one round of it, and what has to have been seen in the end.
+// kind is a kind of attack: one round of it, and the hits it must have at the end.
 type kind struct {
 	name  string
 	round func(a *attack, ctx context.Context, r *rand.Rand, id string)
 	hits  []string
 }
 
-// kinds are all kinds. Each has its own task, which performs one round after the other.
+// kinds returns all kinds. Each has a task that performs one round after the other.
 func kinds() []kind {
 	return []kind{
 		{"fat queue", (*attack).fatQueue, []string{"fat message taken", "fat queue refused"}},
@@ -66,8 +66,8 @@ func (a *attack) wonder(what string, status int, body []byte) {
 	a.note(sight{Odd: fmt.Sprintf("%s: %d %.300s", what, status, said)})
 }
 
-// run attacks until ctx ends. In a short run a kind ends once it has hit in every way, so
-// that the others have what a small machine has.
+// run attacks until ctx ends. In a short run a kind ends after its required hits, so that the others
+// get more of a small machine.
 func (a *attack) run(ctx context.Context) {
 	var tasks sync.WaitGroup
 	for i, k := range only(a.Kinds) {
@@ -84,11 +84,11 @@ func (a *attack) run(ctx context.Context) {
 	a.http.CloseIdleConnections()
 }
 
-// any is the host:port of one of the nodes.
+// any returns host:port of one of the nodes.
 func (a *attack) any(r *rand.Rand) string { return a.Nodes[r.IntN(len(a.Nodes))] }
 
-// send sends a request and returns the status and the beginning of the answer, status 0
-// without one.
+// send sends a request and returns the status and the beginning of the answer; the status is 0 without
+// an answer.
 func (a *attack) send(ctx context.Context, method, url string, body []byte) (int, []byte) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *attack) send(ctx context.Context, method, url string, body []byte) (int
 	return resp.StatusCode, said
 }
 
-// say sends a message, and again after a refusal, and reports whether it was taken.
+// say sends a message, retries it after a refusal, and reports whether it was admitted.
 func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
 	body := noderun.Message(fmt.Sprint(at, r.Uint64()), text)
 	for range 20 {
@@ -124,8 +124,8 @@ func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
 	return false
 }
 
-// settles reads a conversation by event streams until so many submissions are settled, and
-// returns their lines without what else was read.
+// settles reads a conversation by event streams until n submissions are settled, and returns the lines
+// of their settlements.
 func (a *attack) settles(ctx context.Context, r *rand.Rand, at string, n int) (lines string) {
 	ctx, cancel := context.WithTimeout(ctx, liveness)
 	defer cancel()
@@ -191,12 +191,12 @@ func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 	a.send(ctx, http.MethodPost, "http://"+a.any(r)+at+"/abort", nil)
 }
 
-// endlessText lets a model speak without end.
+// endlessText uses a model that streams text without end.
 func (a *attack) endlessText(ctx context.Context, r *rand.Rand, id string) {
 	a.endless(ctx, r, "text", id)
 }
 
-// endlessArguments lets a model call a tool with arguments without end.
+// endlessArguments uses a model that calls a tool with arguments without end.
 func (a *attack) endlessArguments(ctx context.Context, r *rand.Rand, id string) {
 	a.endless(ctx, r, "arguments", id)
 }
@@ -213,20 +213,20 @@ func (a *attack) endless(ctx context.Context, r *rand.Rand, agent, id string) {
 	}
 }
 
-// dial connects to a node, with little room for what it says.
+// dial connects to a node, with a small receive buffer.
 func (a *attack) dial(r *rand.Rand) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", a.any(r), patience)
 	if err == nil {
-		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) // The system is not to take the answer.
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) // The kernel must not buffer the answer.
 		_ = conn.SetDeadline(time.Now().Add(2 * patience))
 	}
 	return conn, err
 }
 
-// neverReaders ask for a long conversation and read nothing but the head of the answer.
+// neverReaders request a long conversation and read only the head of the answer.
 func (a *attack) neverReaders(ctx context.Context, r *rand.Rand, id string) {
 	at := "/fat/" + id
-	for range 3 { // More than the system takes of an answer on its own.
+	for range 3 { // More than the kernel buffers of an answer.
 		if !a.say(ctx, r, at, "note="+strings.Repeat("x", fatBytes)) {
 			return
 		}
@@ -262,7 +262,7 @@ func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stre
 	}
 	a.hit(what)
 	_ = noderun.Pause(ctx, patience/2) // Longer than the node waits.
-	for range 50 {                     // Who has gone away answers what it is told with a reset.
+	for range 50 {                     // A closed socket answers with a reset.
 		if _, err := conn.Write([]byte("x")); err != nil {
 			a.hit("reader disconnected")
 			return
@@ -273,7 +273,7 @@ func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stre
 	}
 }
 
-// hostileData sends what is hard to check against a schema.
+// hostileData sends initial data that is expensive to validate.
 func (a *attack) hostileData(ctx context.Context, r *rand.Rand, id string) {
 	post := func(agent, data string) {
 		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+"/"+agent+"/"+id, []byte(`{"kind":"user","body":"x","initialData":`+data+`}`))
@@ -325,7 +325,7 @@ func (a *attack) stall(ctx context.Context, conn net.Conn, path string, stranger
 	}
 }
 
-// connections are opened and say nothing, or half of a head.
+// connections opens connections that send nothing, or half of a header.
 func (a *attack) connections(ctx context.Context, r *rand.Rand, _ string) {
 	var all []net.Conn
 	for i := range 10 * a.Size {
@@ -345,7 +345,7 @@ func (a *attack) connections(ctx context.Context, r *rand.Rand, _ string) {
 	}
 }
 
-// followers follow many conversations at once.
+// followers follow many conversations concurrently.
 func (a *attack) followers(ctx context.Context, r *rand.Rand, id string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -360,13 +360,13 @@ func (a *attack) followers(ctx context.Context, r *rand.Rand, id string) {
 			if a.stream(ctx, base+at, 1) != "" {
 				a.hit("conversation followed")
 			}
-			a.stream(ctx, base+at, 2) // Which never comes.
+			a.stream(ctx, base+at, 2) // The second settlement never comes.
 		})
 	}
 	readers.Wait()
 }
 
-// outcomes lets tools say more than a batch holds.
+// outcomes uses tools whose output or error exceeds a batch.
 func (a *attack) outcomes(ctx context.Context, r *rand.Rand, id string) {
 	at := "/armed/" + id
 	if !a.say(ctx, r, at, strings.Repeat(`tool=utter {"bytes":3000000} `, 8)+"then tokens=3") {
@@ -381,7 +381,7 @@ func (a *attack) outcomes(ctx context.Context, r *rand.Rand, id string) {
 	}
 }
 
-// crowd lets a model call more tools than it may, and as many as it may again and again.
+// crowd uses a model that calls more tools than allowed, and repeatedly as many as allowed.
 func (a *attack) crowd(ctx context.Context, r *rand.Rand, id string) {
 	at, call := "/armed/"+id, `tool=utter {"bytes":10} `
 	if !a.say(ctx, r, at, strings.Repeat(call, 1000)) {
@@ -396,8 +396,8 @@ func (a *attack) crowd(ctx context.Context, r *rand.Rand, id string) {
 	}
 }
 
-// loop lets an agent send itself two messages for each that it gets, and aborts it. A fault in
-// the first call ends that before it has begun, so that a round must not wait for as long as the run does.
+// loop uses an agent that sends itself two messages for each that it gets, and aborts it. A fault in
+// the first call may end the loop at once, so a round must have a time limit.
 func (a *attack) loop(ctx context.Context, r *rand.Rand, id string) {
 	at := "/armed/" + id
 	brief, cancel := context.WithTimeout(ctx, liveness/4)

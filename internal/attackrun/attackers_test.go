@@ -17,28 +17,28 @@ import (
 	"time"
 )
 
-// Who attacks is a process of its own. The world's attackers and their models have machines
-// of their own; here they have those of the nodes, and in a run that judges latencies they
-// come last among those who want a processor.
+// The attackers are a separate process. In production attackers and their models run on other
+// machines. Here they share the nodes' machine, and in a run that checks latencies they have the
+// lowest priority.
 
-// ordersEnv has the orders of the process that attacks.
+// ordersEnv holds the orders of the attacking process.
 const ordersEnv = "PARLEY_ATTACKRUN_ORDERS"
 
-// orders are what the process that attacks is told.
+// orders is the configuration of the attacking process.
 type orders struct {
-	Nodes  []string // host:port of each.
-	Models string   // host:port of the models that never end, which it serves.
+	Nodes  []string // host:port of each
+	Models string   // host:port of the endless models that it serves
 	Kinds  []string
 	Seed   uint64
-	Rest   time.Duration // Between two times of the same kind, about.
-	Size   int           // How many of a crowd there are.
+	Rest   time.Duration // mean pause between rounds of a kind
+	Size   int           // size of a crowd
 	Long   bool
 }
 
-// sight is a line that it prints: what has hit, or an answer that nobody expects.
+// sight is an output line: a hit, or an unexpected answer.
 type sight struct{ Hit, Odd string }
 
-// tally is what was seen.
+// tally counts hits.
 type tally struct {
 	mu   sync.Mutex
 	hits map[string]int
@@ -59,10 +59,10 @@ func (t *tally) note(s sight) {
 	if s.Odd != "" {
 		t.odd[s.Odd]++
 	}
-	_ = t.told.Encode(s) // To nobody if the run is over.
+	_ = t.told.Encode(s) // The reader is gone if the run is over.
 }
 
-// missing are the kinds that never hit.
+// missing returns the kinds without a hit.
 func (t *tally) missing(of []kind) (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *tally) missing(of []kind) (names []string) {
 	return names
 }
 
-// only are the kinds with some names.
+// only returns the kinds with the names.
 func only(names []string) []kind {
 	return slices.DeleteFunc(kinds(), func(k kind) bool { return !slices.Contains(names, k.name) })
 }
@@ -92,7 +92,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// attackAs carries out orders until the input ends, which it does with the test.
+// attackAs carries out orders until the input ends, which ends with the test.
 func attackAs(text string) error {
 	var o orders
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -104,7 +104,7 @@ func attackAs(text string) error {
 	}
 	models := &http.Server{Handler: endlessModels()}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = models.Serve(l) }) // It ends by Close alone.
+	serving.Go(func() { _ = models.Serve(l) }) // It ends only by Close.
 	ctx, end := context.WithCancel(context.Background())
 	go func() {
 		defer end()
@@ -115,13 +115,13 @@ func attackAs(text string) error {
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: liveness},
 	}
 	a.run(ctx)
-	<-ctx.Done() // The models go on until then.
+	<-ctx.Done() // The models serve until then.
 	err = models.Close()
 	serving.Wait()
 	return err
 }
 
-// attackers are the process that attacks, as the test sees it.
+// attackers is the attacking process in the test.
 type attackers struct {
 	tally
 	orders orders
@@ -138,7 +138,7 @@ func newAttackers(s *site, p plan) *attackers {
 	return &attackers{tally: newTally(io.Discard), orders: o}
 }
 
-// run lets it attack until ctx ends, and waits for it.
+// run attacks until ctx ends, and waits for the process.
 func (a *attackers) run(ctx context.Context) (err error) {
 	text, err := json.Marshal(a.orders)
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *attackers) run(ctx context.Context) (err error) {
 	}
 	err = errors.Join(err, cmd.Wait())
 	if err == nil && ctx.Err() == nil {
-		err = errors.New("it has ended by itself")
+		err = errors.New("process ended by itself")
 	}
 	return err
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// audit reads the logs of the clients that behave, of which no node is left, and checks
-// that everything acknowledged is there once and was settled once. It returns how many
-// submissions it has looked at.
+// audit reads the logs of the well-behaved clients after all nodes have ended. It checks that every
+// acknowledged message is there once and was settled once. It returns the number of checked
+// submissions.
 func (b *beside) audit(ctx context.Context) (looked int, err error) {
 	bucket, closeBucket, err := b.site.place.Open()
 	if err != nil {
@@ -20,7 +20,7 @@ func (b *beside) audit(ctx context.Context) (looked int, err error) {
 	defer func() { err = errors.Join(err, closeBucket()) }()
 	logs := storage.NewLogs(bucket, nil)
 	for id, acked := range b.acked {
-		s := noderun.NewStory("worker", id)
+		s := noderun.NewLogView("worker", id)
 		if err := s.Read(ctx, logs); err != nil {
 			return looked, fmt.Errorf("%s: %w", id, err)
 		}
@@ -33,7 +33,7 @@ func (b *beside) audit(ctx context.Context) (looked int, err error) {
 			got := admitted[key]
 			switch {
 			case len(got) != 1 || got[0].Submission != receipt.SubmissionID || got[0].Offset != receipt.Offset:
-				b.site.Fail("%s: %s was answered with %+v, the log has %+v", id, key, receipt, got)
+				b.site.Fail("%s: %s has receipt %+v, but the log has %+v", id, key, receipt, got)
 			case !got[0].Completed():
 				b.site.Fail("%s: %s is settled as %q, want once as completed", id, key, got[0].Settled)
 			}
@@ -42,7 +42,7 @@ func (b *beside) audit(ctx context.Context) (looked int, err error) {
 	return looked, nil
 }
 
-// verify lets the program look at the whole bucket, of which no node is left.
+// verify runs the program's check over the whole bucket after all nodes have ended.
 func (s *site) verify(ctx context.Context) {
 	flaws, _ := noderun.Verify(ctx, s.program, s.nodes[0].Config, s.env)
 	for _, f := range flaws {

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// neighbours is how many clients behave, each with one conversation at a time.
+	// neighbours is the number of well-behaved clients, each with one conversation at a time.
 	neighbours = 8
-	// perConversation is how many messages it gets, so that those of the end cost what
-	// those of the beginning do.
+	// perConversation is the number of messages in a conversation. It is small, so that the last ones
+	// cost as much as the first.
 	perConversation = 20
-	// answerWithin is how long they wait for an answer before they ask another node.
+	// answerWithin is the timeout of a request before the client tries another node.
 	answerWithin = 15 * time.Second
 )
 
-// What is timed.
+// The timed operations.
 const (
-	timeAdmitted = "admitted" // From a message to its receipt, over all tries.
-	timeSettled  = "settled"  // From its receipt to its settlement, as a reader sees it.
-	timeRead     = "read"     // A whole conversation.
+	timeAdmitted = "admitted" // from a message to its receipt, over all tries
+	timeSettled  = "settled"  // from its receipt to its settlement at a reader
+	timeRead     = "read"     // a whole conversation
 )
 
-// latency is how long something took.
+// latency is one timed operation.
 type latency struct {
 	what  string
 	began time.Time
@@ -44,22 +44,22 @@ type latency struct {
 type refusal struct {
 	began, ended time.Time
 	status       int
-	honest       bool // It is a 503 with Retry-After.
+	honest       bool // a 503 with Retry-After
 	body         string
 }
 
-// fault is something that an operator would see fail: a dead node, a store that stands
-// still. It lasts until every node takes requests again.
+// fault is a failure visible to an operator: a crashed node, or a stalled store. It lasts until every
+// node is ready again.
 type fault struct {
 	what        string
-	began, over time.Time // No time for one that lasts.
+	began, over time.Time // over is zero while the fault lasts
 }
 
 func (f fault) overlaps(began, ended time.Time) bool {
 	return !ended.Before(f.began) && (f.over.IsZero() || !began.After(f.over))
 }
 
-// beside are the clients that behave, and what they have seen.
+// beside runs the well-behaved clients, and holds their observations.
 type beside struct {
 	site   *site
 	client *noderun.Client
@@ -70,7 +70,7 @@ type beside struct {
 	refusals []refusal
 	faults   []fault
 	answers  int
-	acked    map[string]map[string]conversation.Receipt // By conversation and key.
+	acked    map[string]map[string]conversation.Receipt // by conversation and key
 }
 
 func newBeside(s *site) *beside {
@@ -79,13 +79,12 @@ func newBeside(s *site) *beside {
 	return b
 }
 
-// watched adds the token to requests and notes what is refused.
+// watched adds the token to requests and records refusals.
 type watched struct {
 	next   http.RoundTripper
 	beside *beside
 }
 
-// RoundTrip implements http.RoundTripper.
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -101,7 +100,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode < http.StatusInternalServerError {
 		return resp, nil
 	}
-	said, _ := io.ReadAll(resp.Body) // What there is of it.
+	said, _ := io.ReadAll(resp.Body) // As much as was received.
 	resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(said))
 	honest := resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
@@ -111,7 +110,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections lets the client close what nobody uses.
+// CloseIdleConnections lets the client close idle connections.
 func (w *watched) CloseIdleConnections() {
 	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -124,7 +123,7 @@ func (b *beside) timed(what string, began time.Time) {
 	b.samples = append(b.samples, latency{what, began, time.Since(began)})
 }
 
-// begin notes a fault, and returns what ends it.
+// begin records a fault, and returns the function that ends it.
 func (b *beside) begin(what string) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,14 +136,13 @@ func (b *beside) begin(what string) (end func()) {
 	}
 }
 
-// run lets all clients talk until over ends; what is under way then is still answered
-// and settled.
+// run runs all clients until over ends. Messages in flight then are still answered and settled.
 func (b *beside) run(ctx, over context.Context, phase string, seed uint64) {
 	var clients sync.WaitGroup
 	for i := range neighbours {
 		clients.Go(func() {
 			r := rand.New(rand.NewPCG(seed, uint64(i)))
-			_ = noderun.Pause(over, time.Duration(r.Int64N(int64(b.think)))) // Not all at once.
+			_ = noderun.Pause(over, time.Duration(r.Int64N(int64(b.think)))) // Spread the starts.
 			for round := 0; over.Err() == nil; round++ {
 				b.converse(ctx, over, r, fmt.Sprintf("%s-%d-%d", phase, i, round))
 			}
@@ -153,7 +151,7 @@ func (b *beside) run(ctx, over context.Context, phase string, seed uint64) {
 	clients.Wait()
 }
 
-// converse holds one conversation.
+// converse runs one conversation.
 func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
 	settled := make(chan conversation.SubmissionID, perConversation)
 	fresh := func(c noderun.Chunk) error {
@@ -201,7 +199,7 @@ func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
 	}
 }
 
-// url is where a conversation is at any of the nodes.
+// url returns the URL of a conversation at any of the nodes.
 func (b *beside) url(r *rand.Rand, id string) string {
 	return "http://" + b.site.nodes[r.IntN(len(b.site.nodes))].HTTP + "/worker/" + id
 }
@@ -230,7 +228,7 @@ func (b *beside) post(ctx context.Context, r *rand.Rand, id string, n int) (rece
 	return receipt, true
 }
 
-// ask asks one node after the other about a conversation.
+// ask sends a request about a conversation to one node after the other.
 func (b *beside) ask(ctx context.Context, r *rand.Rand, method, id string, body []byte) ([]byte, http.Header, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("not within %v", liveness))
 	defer cancel()
@@ -257,7 +255,7 @@ func (b *beside) follow(ctx context.Context, r *rand.Rand, reader *noderun.Reade
 	}
 }
 
-// forget begins another phase: what was timed is returned and forgotten.
+// forget begins another phase: it returns and clears the samples.
 func (b *beside) forget() (samples []latency) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,7 +263,7 @@ func (b *beside) forget() (samples []latency) {
 	return samples
 }
 
-// during returns the fault that something overlaps.
+// during returns the fault that overlaps a period.
 func (b *beside) during(began, ended time.Time) (fault, bool) {
 	i := slices.IndexFunc(b.faults, func(f fault) bool { return f.overlaps(began, ended) })
 	if i < 0 {
@@ -274,8 +272,7 @@ func (b *beside) during(began, ended time.Time) (fault, bool) {
 	return b.faults[i], true
 }
 
-// judge splits what was refused: into what breaks the promise, and how often a fault was
-// told honestly, by what was said.
+// judge splits the refusals into violations and, by text, the counts of those allowed during faults.
 func (b *beside) judge() (flaws []string, told map[string]int) {
 	told = map[string]int{}
 	for _, x := range b.refusals {
@@ -290,7 +287,7 @@ func (b *beside) judge() (flaws []string, told map[string]int) {
 	return flaws, told
 }
 
-// quiet are the samples that no fault overlaps.
+// quiet returns the samples that no fault overlaps.
 func (b *beside) quiet(samples []latency) (out []latency) {
 	for _, s := range samples {
 		if _, broken := b.during(s.began, s.began.Add(s.took)); !broken {
@@ -300,7 +297,7 @@ func (b *beside) quiet(samples []latency) (out []latency) {
 	return out
 }
 
-// percentile is that of what took so long, 0 without any.
+// percentile returns the percentile of one timed operation, 0 without samples.
 func percentile(samples []latency, what string, p float64) time.Duration {
 	var all []time.Duration
 	for _, s := range samples {

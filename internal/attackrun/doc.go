@@ -1,57 +1,52 @@
-// Package attackrun attacks a node, and a cluster of three, in every way at once that a
-// client, a model, a tool and a machine room can, beside clients that behave. It is tests
-// alone; nothing imports it.
+// Package attackrun attacks a node, and a cluster of three, with hostile clients, models and tools and
+// with process and store faults at the same time, while well-behaved clients use it. It contains tests
+// only; nothing imports it.
 //
-//	hostile clients ─▶ ┌ node 1 ┐ ◀─ clients that behave, and are timed
+//	hostile clients ─▶ ┌ node 1 ┐ ◀─ well-behaved clients, timed
 //	models, tools ───▶ │ node 2 │
-//	kills ───────────▶ └ node 3 ┘ ──▶ bucket, which stands still at times
+//	kills ───────────▶ └ node 3 ┘ ──▶ bucket, which stalls at times
 //
-// The nodes are the parley program, built without the race detector, whose memory is not
-// the program's, and with the tag attack, which gives one agent tools: one that says or
-// fails with megabytes, and one that dispatches to its own conversation. A node over a
-// folder is alone; three are a cluster over versitygw. Each is told of 512 MiB, by
-// limits.memoryBytes, as an operator would. Clients have a token.
+// The nodes are the parley program, built without the race detector, which changes its memory use. The
+// tag attack gives one agent tools: one that returns or fails with megabytes, and one that dispatches
+// to its own conversation. A node over a folder is alone; three are a cluster over versitygw. Each has
+// a limit of 512 MiB, set by limits.memoryBytes as an operator would. Clients have a token.
 //
-// First the clients that behave are alone, and timed. Then they go on while every kind of
-// attack has a task that performs one round after the other: queues of 4 MB messages,
-// models that never end with text or arguments, readers that never read, initial data that
-// is hard to check, bodies that stall with the token and without, connections that say
-// nothing, followers of many conversations, outputs and errors of tools beyond a batch,
-// 1,000 calls in a reply, messages that a conversation sends itself. Meanwhile nodes are
-// killed and ended in order, and the store of all stands still (for a folder, the
-// process). What holds:
+// First the well-behaved clients run alone, and are timed. Then they continue while every kind of
+// attack has a task that performs one round after the other: queues of 4 MB messages, models that
+// never end with text or arguments, readers that never read, initial data that is expensive to
+// validate, bodies that stall with the token and without, connections that send nothing, followers of
+// many conversations, outputs and errors of tools beyond a batch, 1,000 calls in a reply, messages
+// that a conversation sends itself. At the same time nodes are killed and shut down, and the store of
+// all stalls (for a folder, the process). Checks:
 //
-//  1. No node ends by itself, and none had more than 512 MiB resident at any time.
-//  2. A client that behaves gets no status of 500 or more, but for one case: a 503 with
-//     Retry-After to a request that overlaps a fault, which lasts from a kill, an end or a
-//     stop of the store until every node is ready again. Its text may not speak of
-//     memory, which is no fault's doing. Such answers are counted and told. A refused or
-//     broken connection is no answer: the client goes to another node, as it does after
-//     a 503, under the same idempotency key. Nothing else is excused, whatever else
-//     happens.
-//  3. Everything such a client got a 202 for is in the log once, at the offset of its
-//     receipt, and is settled once, as completed; "parley log verify" finds no damage.
+//  1. No node ends by itself, and none has more than 512 MiB resident at any time.
+//  2. A well-behaved client gets no status of 500 or more, with one exception: a 503 with
+//     Retry-After to a request that overlaps a fault, which lasts from a kill, a shutdown or a
+//     stall of the store until every node is ready again. Its text may not name
+//     memory, which is not caused by a fault. Such answers are counted and logged. A refused or
+//     broken connection is no answer: the client tries another node, as it does after
+//     a 503, under the same idempotency key. There is no other exception.
+//  3. Every message of such a client with a 202 is in the log once, at the offset of its
+//     receipt, and is settled once, as completed; "parley log verify" finds no corruption.
 //  4. With -long, the p99 of admissions, settlements and snapshots of these clients is
-//     within 5 times their own of before, or of 20 ms if that was less. What overlaps a
-//     fault is told beside it and not judged: it waits for a node to be taken for dead.
-//  5. Every kind of attack and fault was seen to hit. Without -long each goes on until it
-//     has, and then leaves the machine to the others, and no time decides: neither a
-//     latency nor a 503 of the second rule, fault or not, which a node also gives whose
-//     heartbeat was late because others had the processors.
+//     within 5 times the p99 without attacks, or 5 times 20 ms if that is more. Samples that overlap a
+//     fault are logged but not checked: they wait for the failure detector.
+//  5. Every kind of attack and fault has hit. Without -long each goes on until it
+//     has, and then leaves the machine to the others, and no time is checked: neither a
+//     latency nor a 503 of rule 2, because a node also sends one if its
+//     heartbeat was late on a busy machine.
 //
-// A seed decides what comes when; what nodes make of it is up to the machine. Who attacks,
-// with the models that never end, is a process of its own, which with -long comes last
-// among those who want a processor: in the world it has a machine of its own. The nodes,
-// their store, the clients that behave and their models share what there is, so that
-// latencies are those of a machine without a core to spare, and those of a machine that
-// does something else say nothing.
+// A seed decides the schedule; the nodes' reactions depend on the machine. The attackers, with the
+// endless models, are a separate process, which with -long has the lowest priority: in production it
+// has another machine. The nodes, their store, the well-behaved clients and their models share the
+// machine, so the latencies are those of a fully loaded machine. Latencies on a machine with other
+// load are meaningless.
 //
 //	go test ./internal/attackrun                                    some seconds of each, with the race detector of a few on one node
 //	go test ./internal/attackrun -timeout 0 -v -long                15 minutes of each
-//	go test ./internal/attackrun -v -long -duration 1m -kinds crowd what one kind does
+//	go test ./internal/attackrun -v -long -duration 1m -kinds crowd one kind only
 //
-// -program takes a program that is there already, -keep a folder for the nodes' logs.
+// -program uses an existing program, -keep a folder for the nodes' logs.
 //
-// Every goroutine and process is waited for. The nodes end with the test process,
-// whatever ends that.
+// Every goroutine and process is waited for. The nodes end with the test process, however it ends.
 package attackrun

@@ -18,12 +18,10 @@ var (
 	keepFlag     = flag.String("keep", "", "keep the logs of the nodes in this folder")
 )
 
-// liveness bounds a wait for something that has to happen. It only matters when a run
-// fails.
+// liveness bounds a wait for a required event. Only failing runs reach it.
 const liveness = 4 * time.Minute
 
-// program returns the program without the race detector, whose memory is not that of the
-// program.
+// program returns the program without the race detector, which changes its memory use.
 func program(t *testing.T) string {
 	t.Helper()
 	if *programFlag != "" {

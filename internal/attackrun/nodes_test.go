@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// memoryBytes is what the operator allows a node.
+	// memoryBytes is the memory limit of a node.
 	memoryBytes = 512 << 20
-	// token is what clients have to send.
+	// token is the bearer token of clients.
 	token = "token-of-the-attack"
 )
 
-// site is the nodes and what they need.
+// site holds the nodes and their dependencies.
 type site struct {
 	*noderun.Fleet
 	program string
 	dir     string
 	env     []string
 	nodes   []*node
-	models  string           // host:port of those that never end.
-	store   *s3server.Server // Nil for a folder.
+	models  string           // host:port of the endless models
+	store   *s3server.Server // nil for a folder
 	place   noderun.Place
 }
 
 // node is one member over all its processes.
 type node struct {
 	*noderun.Node
-	peak atomic.Int64 // The most memory that a process of it had, in bytes.
+	peak atomic.Int64 // highest memory of its processes, in bytes
 }
 
 // newSite makes one node over a folder, or several over an endpoint, and starts them.
@@ -57,7 +57,7 @@ func newSite(t *testing.T, nodes int) *site {
 		flags = []string{"--insecure-cluster"}
 	}
 	s.env = append(s.env, s.place.Env()...)
-	ports, err := proc.FreeAddresses(proc.Host(), 3*nodes+1) // Nobody else takes one before it is used, or while its node is down.
+	ports, err := proc.FreeAddresses(proc.Host(), 3*nodes+1) // The ports stay reserved before their use and while a node is down.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func newSite(t *testing.T, nodes int) *site {
 	return s
 }
 
-// agents are those of every node: one for clients, and those of the attack.
+// agents returns the agents of every node: one for clients, and those of the attack.
 func agents(vendor, endless string) string {
 	return fmt.Sprintf(`providers:
   fake: {api: openai-completions, baseUrl: %[1]q}
@@ -102,11 +102,11 @@ agents:
 `, vendor+"/v1", endless+"/text", endless+"/arguments")
 }
 
-// weigh notes the memory of a process until that or ctx ends.
+// weigh records the memory of a process until it ends or ctx ends.
 func (n *node) weigh(ctx context.Context, p *proc.Process) {
 	for {
 		if u, err := proc.UsageOf(p.PID()); err == nil {
-			n.peak.Store(max(n.peak.Load(), u.Memory.Peak)) // One process is weighed at a time.
+			n.peak.Store(max(n.peak.Load(), u.Memory.Peak)) // One goroutine per node writes it.
 		}
 		select {
 		case <-p.Ended():
@@ -118,13 +118,13 @@ func (n *node) weigh(ctx context.Context, p *proc.Process) {
 	}
 }
 
-// meters are metrics of all nodes together, by name without labels.
+// meters sums the metrics of all nodes by name, without labels.
 func (s *site) meters(ctx context.Context) map[string]float64 {
 	sum := map[string]float64{}
 	for _, n := range s.nodes {
 		text, err := n.Says(ctx, "/metrics")
 		if err != nil {
-			continue // It is down.
+			continue // The node is down.
 		}
 		for line := range strings.Lines(string(text)) {
 			name, value, ok := strings.Cut(strings.TrimSpace(line), " ")

@@ -17,23 +17,22 @@ import (
 )
 
 const (
-	// maxRatio is by how much the attack may raise the p99 of the clients beside it.
+	// maxRatio limits the growth of the clients' p99 under attack.
 	maxRatio = 5
-	// floor is below what a p99 is not compared: a machine that does something else for a
-	// moment makes as much.
+	// floor is the lower limit of the reference p99: short disturbances of a machine cause as much.
 	floor = 20 * time.Millisecond
 )
 
-// plan is what a run does.
+// plan holds the parameters of a run.
 type plan struct {
 	nodes    int
 	seed     uint64
-	alone    time.Duration // How long the clients are alone first.
+	alone    time.Duration // duration of the phase without attacks
 	attacked time.Duration
-	rest     time.Duration // Between two rounds of a kind of attack, about.
-	between  time.Duration // Two faults, about.
+	rest     time.Duration // mean pause between two rounds of a kind of attack
+	between  time.Duration // mean pause between two faults
 	size     int
-	stall    time.Duration // Of the store.
+	stall    time.Duration // duration of a store stall
 	kinds    []kind
 }
 
@@ -56,8 +55,8 @@ func newPlan(nodes int) plan {
 	return p
 }
 
-// TestAttack attacks a node that serves a folder alone, and a cluster over an S3 server. The
-// nodes never have the race detector, see program: with it, one is attacked in a few ways.
+// TestAttack attacks a node that serves a folder alone, and a cluster over an S3 server. The nodes
+// never have the race detector, see program. A test with it attacks one node in a few ways.
 func TestAttack(t *testing.T) {
 	for _, run := range sample.Of([]string{"one node", "three nodes"}, []string{"one node"}) {
 		t.Run(run, func(t *testing.T) {
@@ -66,7 +65,7 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// run is one attack on nodes and the clients beside it.
+// run is one attack on nodes with well-behaved clients.
 type run struct {
 	*site
 	t      *testing.T
@@ -101,7 +100,7 @@ func perform(t *testing.T, p plan) {
 		r.logf("meters: %v", interesting(s.meters(ctx)))
 	}
 	r.beside.client.Close()
-	s.Leave() // A kill may come between a checkpoint and the head that names it, which the look at the bucket tells.
+	s.Leave() // A kill may come between a checkpoint and the head that names it, which verify reports.
 	s.Close()
 	r.judge(ctx, baseline, attacked)
 	if flaws := s.All(); len(flaws) > 0 {
@@ -110,21 +109,21 @@ func perform(t *testing.T, p plan) {
 	}
 }
 
-// besiege lets the attackers attack until ctx ends.
+// besiege runs the attackers until ctx ends.
 func (r *run) besiege(ctx context.Context) {
 	if err := r.attack.run(ctx); err != nil {
-		r.Fail("who attacks: %v", err)
+		r.Fail("attackers: %v", err)
 	}
 }
 
-// logf says what happens, for a person.
+// logf writes a note for humans.
 func (r *run) logf(format string, args ...any) {
 	r.t.Helper()
 	r.t.Logf("+%v "+format, append([]any{time.Since(r.began).Round(time.Millisecond)}, args...)...)
 }
 
-// enough waits until the attack has lasted, and everything has come at least once. What
-// has not come much later is missed.
+// enough waits until the attack has lasted its time, and every kind has hit at least once. Kinds that
+// have not hit much later are failures.
 func (r *run) enough(ctx context.Context) {
 	began := time.Now()
 	_ = noderun.Pause(ctx, r.plan.attacked)
@@ -135,7 +134,7 @@ func (r *run) enough(ctx context.Context) {
 	}
 }
 
-// missing is what has not come yet.
+// missing returns the kinds and faults without a hit.
 func (r *run) missing() []string {
 	names := r.attack.missing(r.plan.kinds)
 	r.mu.Lock()
@@ -148,14 +147,14 @@ func (r *run) missing() []string {
 	return names
 }
 
-// talkFor lets the clients talk for a while.
+// talkFor runs the clients for a while.
 func (r *run) talkFor(ctx context.Context, phase string, d time.Duration) {
 	over, end := context.WithTimeout(ctx, d)
 	defer end()
 	r.talk(ctx, over, phase)
 }
 
-// talk lets the clients talk until over ends, and others do what they do meanwhile.
+// talk runs the clients until over ends, and others concurrently.
 func (r *run) talk(ctx, over context.Context, phase string, others ...func()) {
 	var tasks sync.WaitGroup
 	for _, o := range others {
@@ -165,8 +164,8 @@ func (r *run) talk(ctx, over context.Context, phase string, others ...func()) {
 	tasks.Wait()
 }
 
-// trouble kills and stops nodes, and their store, until over ends. Every kind comes once
-// before any comes again, which it does in a long run.
+// trouble kills and stops nodes, and stalls their store, until over ends. Every kind comes once before
+// any is repeated, which happens in a long run.
 func (r *run) trouble(ctx, over context.Context) {
 	dice := rand.New(rand.NewPCG(r.plan.seed, 0x6661756c74))
 	var deck []string
@@ -200,7 +199,7 @@ func (r *run) trouble(ctx, over context.Context) {
 	}
 }
 
-// stall lets the store of all nodes stand still, or the machine where that is a folder.
+// stall stalls the store of all nodes, or the node if the store is a folder.
 func (r *run) stall(ctx context.Context, n *node) {
 	resume := func() { n.Signal(syscall.SIGCONT) }
 	if r.store == nil {
@@ -212,25 +211,25 @@ func (r *run) stall(ctx context.Context, n *node) {
 	resume()
 }
 
-// judge checks what was promised, and tells the figures.
+// judge checks the promises, and logs the figures.
 func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 	refused, told := r.beside.judge()
 	for _, f := range refused {
-		r.Fail("a client that behaves was refused: %s", f)
+		r.Fail("well-behaved client refused: %s", f)
 	}
 	r.logf("hits: %v", r.attack.hits)
 	for _, what := range slices.Sorted(maps.Keys(r.attack.odd)) {
-		r.logf("odd: %d x %s", r.attack.odd[what], what)
+		r.logf("unexpected: %d x %s", r.attack.odd[what], what)
 	}
-	r.logf("faults: %v; told of them with 503 and Retry-After to clients that behave: %v", r.faults, told)
+	r.logf("faults: %v; 503 with Retry-After to well-behaved clients: %v", r.faults, told)
 	if missing := r.missing(); len(missing) > 0 {
-		r.Fail("the attack never had %q", missing)
+		r.Fail("no hit of %q", missing)
 	}
 	for _, n := range r.nodes {
 		peak := n.peak.Load()
-		r.logf("%v: peak RSS %d MiB over %d lives", n, peak>>20, n.Lives())
+		r.logf("%v: peak RSS %d MiB over %d starts", n, peak>>20, n.Starts())
 		if peak > memoryBytes {
-			r.Fail("%v had %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
+			r.Fail("%v: peak RSS %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
 		}
 	}
 	quiet := r.beside.quiet(attacked)
@@ -248,14 +247,14 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 	if err != nil {
 		r.Fail("read the logs: %v", err)
 	}
-	r.logf("%d answers, %d messages acknowledged and looked at", r.beside.answers, looked)
+	r.logf("%d answers, %d acknowledged messages checked", r.beside.answers, looked)
 	if looked == 0 {
-		r.Fail("nobody sent anything")
+		r.Fail("no message was acknowledged")
 	}
 	r.verify(ctx)
 }
 
-// interesting are the metrics that tell what was refused or is left, without zeros.
+// interesting returns the nonzero metrics of refusals and of leftovers.
 func interesting(all map[string]float64) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if all[name] != 0 && !strings.Contains(name, "_bucket_request_seconds") && !strings.Contains(name, "_events_") {

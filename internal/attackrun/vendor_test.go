@@ -11,10 +11,10 @@ import (
 	"github.com/parleyrun/parley/internal/fakemodel"
 )
 
-// endlessDelta is how much a model without end says at a time, in bytes.
+// endlessDelta is the size of a delta of an endless model, in bytes.
 const endlessDelta = 16 << 10
 
-// endlessModels never end, with text or with the arguments of a call.
+// endlessModels serves models that never end, with text or with the arguments of a call.
 func endlessModels() http.Handler {
 	said := strings.Repeat("on and ", endlessDelta/7)
 	mux := http.NewServeMux()
@@ -23,7 +23,7 @@ func endlessModels() http.Handler {
 	return mux
 }
 
-// newVendor starts the vendor of the models that do what they are told.
+// newVendor starts the vendor of the scripted models.
 func newVendor(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", fakemodel.New(&fakemodel.Options{MaxRequests: 1}))
@@ -35,7 +35,7 @@ func newVendor(t *testing.T) *httptest.Server {
 	return s
 }
 
-// endless repeats a delta until the caller goes away.
+// endless repeats a delta until the caller disconnects.
 func endless(delta string) http.HandlerFunc {
 	event := "data: {\"choices\":[{\"delta\":" + delta + "}]}\n\n"
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -11,9 +11,8 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// told is a story of two messages, each with an answer, and all that readers may see
-// of it.
-func told(t *testing.T) (*story, []noderun.Chunk) {
+// twoMessages returns a log view of two messages, each with an answer, and all chunks that readers may see.
+func twoMessages(t *testing.T) (*logView, []noderun.Chunk) {
 	t.Helper()
 	s := newStory("forged")
 	created := &conversation.ConversationCreated{ConversationID: "conv_1", UID: "inst_1", Agent: agentName, ID: "forged"}
@@ -55,31 +54,31 @@ func TestAudit(t *testing.T) {
 		forge func(e *evidence)
 		want  string
 	}{
-		"all is well":         {func(*evidence) {}, ""},
-		"a chunk is missing":  {func(e *evidence) { w := whole(e); w.Chunks = append(w.Chunks[:1:1], w.Chunks[2:]...) }, "where the log shows"},
-		"the last is missing": {func(e *evidence) { w := whole(e); w.Chunks = w.Chunks[:len(w.Chunks)-1] }, "never saw"},
-		"a chunk comes twice": {func(e *evidence) { w := whole(e); w.Chunks = append(w.Chunks[:2:2], w.Chunks[1:]...) }, "where the log shows"},
-		"a chunk says something else": {func(e *evidence) {
+		"valid":               {func(*evidence) {}, ""},
+		"a chunk is missing":  {func(e *evidence) { w := whole(e); w.Chunks = append(w.Chunks[:1:1], w.Chunks[2:]...) }, "as in the log"},
+		"the last is missing": {func(e *evidence) { w := whole(e); w.Chunks = w.Chunks[:len(w.Chunks)-1] }, " lacks "},
+		"a chunk comes twice": {func(e *evidence) { w := whole(e); w.Chunks = append(w.Chunks[:2:2], w.Chunks[1:]...) }, "as in the log"},
+		"a chunk has another text": {func(e *evidence) {
 			w := whole(e)
 			w.Chunks = append([]noderun.Chunk{}, w.Chunks...)
 			w.Chunks[1].Raw = json.RawMessage(strings.Replace(string(w.Chunks[1].Raw), "sub_0", "sub_1", 1))
-		}, "where the log shows"},
-		"a chunk of the future": {func(e *evidence) { whole(e).To-- }, "does not show"},
+		}, "as in the log"},
+		"a chunk of the future": {func(e *evidence) { whole(e).To-- }, "which is not in the log"},
 		"beyond the end":        {func(e *evidence) { whole(e).To++ }, "the log ends at"},
-		"another head":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{9}}}} }, "another batch 2"},
-		"a longer log":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 6, Hash: segment.Hash{7}}}} }, "had batch 6"},
+		"another head":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{9}}}} }, "batch 2 has changed"},
+		"a longer log":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 6, Hash: segment.Hash{7}}}} }, "lost batch 6"},
 		"the same head":         {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{3}}}} }, ""},
 		"no head yet":           {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Start()}} }, ""},
-		"never settled":         {func(e *evidence) { e.story.Order[1].Settled = nil }, "want once"},
+		"never settled":         {func(e *evidence) { e.logView.Order[1].Settled = nil }, "want once"},
 		"settled twice": {func(e *evidence) {
-			a := e.story.Order[1]
+			a := e.logView.Order[1]
 			a.Settled = append(a.Settled, a.Settled[0])
 		}, "want once"},
-		"settled as failed": {func(e *evidence) { e.story.Order[1].Settled[0] = conversation.OutcomeFailed }, "want once"},
+		"settled as failed": {func(e *evidence) { e.logView.Order[1].Settled[0] = conversation.OutcomeFailed }, "want once"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, seen := told(t)
-			e := &evidence{story: s, sights: []noderun.Sight{{Who: "a reader", From: conversation.Start, To: 5, Chunks: seen}, {Who: "another", From: 2, To: 5}}}
+			s, seen := twoMessages(t)
+			e := &evidence{logView: s, sights: []noderun.Sight{{Name: "a reader", From: conversation.Start, To: 5, Chunks: seen}, {Name: "another", From: 2, To: 5}}}
 			for _, chunk := range seen {
 				if chunk.Position.Batch > 2 {
 					e.sights[1].Chunks = append(e.sights[1].Chunks, chunk)

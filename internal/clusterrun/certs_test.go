@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// clusterName is the name that every node's certificate carries.
+// clusterName is the name in every node's certificate.
 const clusterName = "parley"
 
 // authority signs certificates.
@@ -22,7 +22,7 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	dir  string
-	file string // Of its certificate.
+	file string // of its certificate
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -44,10 +44,10 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// keyPair is the files of a certificate and its key.
+// keyPair holds the files of a certificate and its key.
 type keyPair struct{ cert, key string }
 
-// sign makes a key pair with a name in it.
+// sign makes a key pair for a name.
 func (a *authority) sign(t *testing.T, file, name string) keyPair {
 	t.Helper()
 	key := newKey(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// forgedNodes are nodes that answer what a test says, one answer after the other,
-// whichever is asked.
+// forgedNodes returns a client of nodes that give the answers of a test in order, regardless of the
+// node.
 func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 	t.Helper()
 	next := make(chan http.HandlerFunc, len(answers))
@@ -29,7 +29,7 @@ func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 				a(w, r)
 				return
 			}
-			t.Errorf("nobody expected %s %s", r.Method, r.URL)
+			t.Errorf("unexpected request %s %s", r.Method, r.URL)
 		}))
 		t.Cleanup(s.Close)
 		c.nodes = append(c.nodes, &node{Node: &noderun.Node{NodeOptions: noderun.NodeOptions{Number: i, HTTP: s.Listener.Addr().String()}}})
@@ -65,13 +65,13 @@ func TestSend(t *testing.T) {
 		tries   int
 		want    string
 	}{
-		"at once":                     {[]http.HandlerFunc{receipt(offsetFive, "")}, 1, ""},
-		"after trouble":               {[]http.HandlerFunc{busy, hangsUp, busy, receipt(offsetFive, `,"deduplicated":true`)}, 4, ""},
-		"the header differs":          {[]http.HandlerFunc{receipt(offsetNine, "")}, 1, "has the header"},
-		"busy without a time":         {[]http.HandlerFunc{answers(503, "{}")}, 1, "without Retry-After"},
-		"an error that is not busy":   {[]http.HandlerFunc{busy, answers(500, `{"error":{}}`)}, 2, "status 500"},
-		"a conflict with itself":      {[]http.HandlerFunc{answers(409, `{"error":{}}`)}, 1, "status 409"},
-		"an answer that is no answer": {[]http.HandlerFunc{answers(202, `<html>`)}, 1, "receipt"},
+		"at once":                    {[]http.HandlerFunc{receipt(offsetFive, "")}, 1, ""},
+		"after trouble":              {[]http.HandlerFunc{busy, hangsUp, busy, receipt(offsetFive, `,"deduplicated":true`)}, 4, ""},
+		"the header differs":         {[]http.HandlerFunc{receipt(offsetNine, "")}, 1, "but header has"},
+		"busy without a time":        {[]http.HandlerFunc{answers(503, "{}")}, 1, "without Retry-After"},
+		"another error than 503":     {[]http.HandlerFunc{busy, answers(500, `{"error":{}}`)}, 2, "status 500"},
+		"a conflict with itself":     {[]http.HandlerFunc{answers(409, `{"error":{}}`)}, 1, "status 409"},
+		"an answer that is not JSON": {[]http.HandlerFunc{answers(202, `<html>`)}, 1, "receipt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newSent("k", "tokens=1")
@@ -87,15 +87,15 @@ func TestSend(t *testing.T) {
 }
 
 func TestLooks(t *testing.T) {
-	says := func(key string) string {
+	sends := func(key string) string {
 		return `{"id":"m","role":"user","parts":[{"type":"text","text":"` + secret + key + ` tokens=1","state":"done"}]}`
 	}
 	chunk := func(batch int, rest string) string {
 		return fmt.Sprintf(`{"conversationId":"c","position":{"batch":%d,"index":0},%s}`, batch, rest)
 	}
-	appended := chunk(7, `"type":"message-appended","message":`+says("k2"))
-	reset := chunk(8, `"type":"conversation-reset","snapshot":{"v":1,"offset":"`+offsetFive+`","messages":[`+says("k1")+`,`+says("k2")+`]}`)
-	later := chunk(9, `"type":"message-appended","message":`+says("k3"))
+	appended := chunk(7, `"type":"message-appended","message":`+sends("k2"))
+	reset := chunk(8, `"type":"conversation-reset","snapshot":{"v":1,"offset":"`+offsetFive+`","messages":[`+sends("k1")+`,`+sends("k2")+`]}`)
+	later := chunk(9, `"type":"message-appended","message":`+sends("k3"))
 	for name, c := range map[string]struct {
 		list  string
 		keys  string
@@ -125,18 +125,17 @@ func TestLooks(t *testing.T) {
 	missing := answers(404, `{"error":{"type":"stream_not_found"}}`)
 	client := forgedNodes(t, missing, missing, missing)
 	if l, err := client.snapshot(t.Context(), client.nodes[0], "x"); err != nil || l.Next != conversation.Start || !l.UpToDate || l.At {
-		t.Errorf("a conversation that is not there is seen as %+v, %v", l, err)
+		t.Errorf("snapshot of a missing conversation: %+v, %v", l, err)
 	}
 	if l, _, err := client.updates(t.Context(), client.nodes[0], "x", conversation.Start); err != nil || l.Next != conversation.Start || l.At {
-		t.Errorf("a conversation that is not there is read as %+v, %v", l, err)
+		t.Errorf("updates of a missing conversation: %+v, %v", l, err)
 	}
 	if _, _, err := client.updates(t.Context(), client.nodes[0], "x", 5); !noderun.Broken(err) {
-		t.Errorf("an offset of a conversation that is not there is %v", err)
+		t.Errorf("updates after an offset of a missing conversation: %v", err)
 	}
 }
 
-// TestReader lets a reader follow over connections that break, and checks what it
-// makes of what comes.
+// A reader follows over broken connections and checks the chunks.
 func TestReader(t *testing.T) {
 	chunk := func(batch, index int, text string) string {
 		return fmt.Sprintf(`{"type":"message-delta","messageId":"m","kind":"text","delta":%q,"position":{"batch":%d,"index":%d}}`, text, batch, index)
@@ -158,7 +157,7 @@ func TestReader(t *testing.T) {
 			answers(503, "{}", "Retry-After", "2"), stream(data(one, two)), hangsUp, stream(data(one, two), control(offsetFive)), stream(data(three), control(offsetNine)), end,
 		}, 3, "over"},
 		"half a frame does not count": {[]http.HandlerFunc{stream("event: data\ndata:[" + one + "]\n"), stream(data(one, two), control(offsetFive)), end}, 2, "over"},
-		"an offset that is gone":      {[]http.HandlerFunc{answers(404, "{}")}, 0, "status 404"},
+		"an unknown offset":           {[]http.HandlerFunc{answers(404, "{}")}, 0, "status 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := forgedNodes(t, c.answers...)

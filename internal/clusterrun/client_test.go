@@ -12,25 +12,25 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// answerWithin is how long a client waits for an answer before it asks another node.
+// answerWithin is the timeout of a request before the client tries another node.
 const answerWithin = 8 * time.Second
 
-// sent is one message, however often it is sent.
+// sent is one message, over all its tries.
 type sent struct {
 	Key     string
 	Body    []byte
 	Tries   int
 	Call    time.Time
 	Back    time.Time
-	Receipt *conversation.Receipt // Nil as long as no 202 was read.
+	Receipt *conversation.Receipt // nil until a 202 was read
 }
 
-// newSent makes a message of a key and what the model is to do.
+// newSent makes a message from a key and a script for the model.
 func newSent(key, script string) *sent {
 	return &sent{Key: key, Body: noderun.Message(key, secret+key+" "+script)}
 }
 
-// keyIn finds the key of a message in what it says.
+// keyIn returns the key in the text of a message.
 func keyIn(text string) string {
 	if m := regexp.MustCompile(regexp.QuoteMeta(secret) + `(\S+)`).FindStringSubmatch(text); m != nil {
 		return m[1]
@@ -38,10 +38,9 @@ func keyIn(text string) string {
 	return ""
 }
 
-// client sends requests to any node.
 type client struct{ *cluster }
 
-// any returns a node at random, also one that does not run.
+// any returns a random node, which may be down.
 func (c *client) any(r *rand.Rand) *node { return c.nodes[r.IntN(len(c.nodes))] }
 
 // send sends a message to one node after the other until it is answered or ctx ends.
@@ -49,7 +48,7 @@ func (c *client) send(ctx context.Context, r *rand.Rand, id string, m *sent) err
 	return c.sendTo(ctx, r, c.nodes, id, m)
 }
 
-// sendTo is send to some of the nodes.
+// sendTo is send restricted to some nodes.
 func (c *client) sendTo(ctx context.Context, r *rand.Rand, nodes []*node, id string, m *sent) error {
 	m.Call = time.Now()
 	answer, header, err := c.Client.Insist(ctx, r, http.MethodPost, func() string {
@@ -68,16 +67,16 @@ func (c *client) sendTo(ctx context.Context, r *rand.Rand, nodes []*node, id str
 	return nil
 }
 
-// look is what one read of a conversation at a node has shown, and when.
+// look is the result of one read of a conversation at a node, with its times.
 type look struct {
 	Node       int
 	Call, Back time.Time
-	At         bool                // It named an offset of a batch,
-	After      conversation.Offset // which was this.
-	Next       conversation.Offset // Start for a conversation that did not exist.
-	Whole      bool                // The keys are those of all messages.
+	At         bool                // the read named After
+	After      conversation.Offset // offset of a batch
+	Next       conversation.Offset // Start if the conversation did not exist
+	Whole      bool                // Keys covers all messages
 	UpToDate   bool
-	Keys       []string // Of the messages in it, in order.
+	Keys       []string // of the messages read, in order
 }
 
 // snapshot reads a whole conversation.
@@ -99,7 +98,7 @@ func (c *client) snapshot(ctx context.Context, n *node, id string) (look, error)
 	return l, nil
 }
 
-// updates reads what was recorded after an offset, as far as one answer goes.
+// updates reads the records after an offset, one page.
 func (c *client) updates(ctx context.Context, n *node, id string, after conversation.Offset) (look, []noderun.Chunk, error) {
 	l := look{Node: n.Number, Call: time.Now(), At: after != conversation.Start, After: after}
 	answer, header, err := c.Client.Do(ctx, http.MethodGet, n.url(id)+"?view=updates&offset="+after.String(), nil)
@@ -132,7 +131,7 @@ func (c *client) updates(ctx context.Context, n *node, id string, after conversa
 	return l, seen, nil
 }
 
-// textOf is the text of a message.
+// textOf returns the text of a message.
 func textOf(m *conversation.Message) (text string) {
 	for _, p := range m.Parts {
 		if p.Text != nil {
@@ -142,7 +141,7 @@ func textOf(m *conversation.Message) (text string) {
 	return text
 }
 
-// keysOf are the keys of the messages of users in a snapshot.
+// keysOf returns the keys of the user messages in a snapshot.
 func keysOf(s *conversation.Snapshot) (keys []string) {
 	for _, m := range s.Messages {
 		if m.Role != conversation.RoleUser {

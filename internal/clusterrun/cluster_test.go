@@ -23,52 +23,52 @@ import (
 const (
 	agentName = "worker"
 	mount     = "/agents/worker"
-	heartbeat = 500 * time.Millisecond // The default of a node.
-	// secret begins what messages say. No log may have it.
+	heartbeat = 500 * time.Millisecond // default of a node
+	// secret prefixes message texts. It must not appear in a node's log.
 	secret = "note=body-"
 )
 
-// clusters counts those of this process. Each has loopback addresses of its own, so that
-// none takes the port of a node of another that is about to be started again.
+// clusters counts the clusters of this process. Each has its own loopback addresses, so that no node
+// takes the port of another that is about to restart.
 var clusters atomic.Int32
 
-// cluster is nodes, what lies between them, and what they need.
+// cluster holds the nodes, the proxies between them, and their dependencies.
 type cluster struct {
 	*noderun.Fleet
-	subnet  string // The first three numbers of the addresses of nodes and proxies.
+	subnet  string // first three numbers of the addresses of nodes and proxies
 	nodes   []*node
-	between [][]*valve // What one node says to another, by their numbers.
+	between [][]*valve // traffic from one node to another, by their numbers
 	proxies []*proxy
-	bucket  storage.Bucket    // Not through a proxy.
+	bucket  storage.Bucket    // without a proxy
 	answers *s3server.Answers // The proxy in front of the bucket; nil for none.
 	model   *fakemodel.Model
 	ca      *authority
 	passed  atomic.Bool                      // The proxy replaces no more answers.
-	logf    func(format string, args ...any) // Notes for a person. Set before anything is broken.
+	logf    func(format string, args ...any) // notes for humans; set before the first fault
 }
 
 // node is one member, over all its processes.
 type node struct {
 	*noderun.Node
 	peers   string  // host:port at which it listens to nodes.
-	callers []*path // By the number of who calls, nil for itself.
-	bucket  *path   // Its own to the bucket.
+	callers []*path // by number of the caller, nil for itself
+	bucket  *path   // from this node to the bucket
 
 	mu      sync.Mutex
-	starved time.Time // Until when its bucket was out of reach.
+	starved time.Time // end of its last bucket outage
 }
 
-// clusterOptions says what differs between tests.
+// clusterOptions holds the differences between tests.
 type clusterOptions struct {
 	nodes   int
 	strict  bool
-	sound   bool          // No node is broken, so that a busy machine must not make one look dead.
-	drain   time.Duration // drain.delay of each node.
+	sound   bool          // no faults, so a busy machine must not make a node look crashed
+	drain   time.Duration // drain.delay of each node
 	answers uint64        // The seed of a proxy that replaces answers of the bucket; 0 for none.
 	program func(number int) string
 }
 
-// newCluster makes a cluster of which no node runs yet.
+// newCluster makes a cluster without starting a node.
 func newCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
 	place := noderun.NewBucket(t, s3server.Versitygw(t))
@@ -114,8 +114,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	return c
 }
 
-// add makes a node with its two proxies: the one before it, and the one before its
-// bucket.
+// add makes a node with its two proxies: one in front of the node, one in front of its bucket.
 func (c *cluster) add(t *testing.T, i int, endpoint string, o noderun.NodeOptions) *node {
 	t.Helper()
 	ip := fmt.Sprintf("%s.%d", c.subnet, 11+i)
@@ -159,7 +158,7 @@ func (c *cluster) write(t *testing.T, n *node, place noderun.Place, vendor strin
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen: %s\n%s", n.HTTP, place.Config())
 	fmt.Fprintf(&b, "providers:\n  fake: {api: openai-completions, baseUrl: %q}\n", vendor+"/v1")
-	fmt.Fprintf(&b, "agents:\n  %s:\n    mounts: [%s]\n    model: fake/model\n    instructions: Do what the message says.\n", agentName, mount)
+	fmt.Fprintf(&b, "agents:\n  %s:\n    mounts: [%s]\n    model: fake/model\n    instructions: Do what the message sends.\n", agentName, mount)
 	b.WriteString("    durability: {maxAttempts: 1000, timeout: 1h}\n    subagents:\n" +
 		"      - {name: helper, description: Helps., model: fake/model, instructions: Help.}\n")
 	if o.nodes > 1 {
@@ -176,11 +175,11 @@ func (c *cluster) write(t *testing.T, n *node, place noderun.Place, vendor strin
 	}
 }
 
-// url is where a conversation is at the node.
+// url returns the URL of a conversation at the node.
 func (n *node) url(id string) string { return "http://" + n.HTTP + mount + "/" + id }
 
-// excused reports whether a process ended because it could not start without its bucket,
-// and said so. Whoever runs it tries again.
+// excused reports whether a process ended because it could not start without its bucket, and logged
+// that. An operator would restart it.
 func (n *node) excused(p *proc.Process) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -192,11 +191,11 @@ func (c *cluster) gaveUp(p *proc.Process) bool {
 	return c.answers != nil && p.ExitCode() == 1 && !p.Served() && !c.passed.Load()
 }
 
-// starve breaks the node's way to the bucket, in the direction of the answers alone or
-// in both; cut resets what is open.
+// starve blocks the node's path to the bucket, either both directions or the answers only; cut resets
+// open connections.
 func (n *node) starve(cut, both bool) {
 	n.mu.Lock()
-	n.starved = time.Now().Add(liveness) // Until it is fed.
+	n.starved = time.Now().Add(liveness) // until feed
 	n.mu.Unlock()
 	if cut {
 		n.bucket.set(false)
@@ -206,7 +205,7 @@ func (n *node) starve(cut, both bool) {
 	n.bucket.down.set(false)
 }
 
-// feed mends it. What was tried before may still fail within an answer's time.
+// feed ends the outage. Requests in flight may still fail within an answer's time.
 func (n *node) feed() {
 	n.bucket.set(true)
 	n.bucket.up.set(true)
@@ -218,7 +217,7 @@ func (n *node) feed() {
 	}
 }
 
-// heal mends everything that lies between, and lets everybody go on.
+// heal ends all faults.
 func (c *cluster) heal() {
 	for from, row := range c.between {
 		for to, v := range row {
@@ -234,14 +233,14 @@ func (c *cluster) heal() {
 	}
 }
 
-// close kills what runs and waits.
+// close kills all processes and waits.
 func (c *cluster) close() {
 	c.heal()
 	c.Close()
 }
 
-// strangers says who has called a node and is none.
-func (c *cluster) strangers() (all []string) {
+// untrustedCallers returns the callers of nodes that are not nodes.
+func (c *cluster) untrustedCallers() (all []string) {
 	for _, p := range c.proxies {
 		all = append(all, p.callers()...)
 	}

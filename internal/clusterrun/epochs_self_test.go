@@ -10,8 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestWatcher shows that a window holds the moment in which its epoch landed, and
-// nothing else before it.
+// A window contains the moment in which its epoch landed, and no earlier epoch.
 func TestWatcher(t *testing.T) {
 	bucket, closeBucket, err := noderun.Place{Dir: t.TempDir()}.Open()
 	if err != nil {
@@ -36,7 +35,7 @@ func TestWatcher(t *testing.T) {
 		landed = append(landed, [2]time.Time{before, time.Now()})
 		for len(w.changes()) < int(n) {
 			if time.Since(began) > liveness {
-				t.Fatalf("epoch %d is not seen", n)
+				t.Fatalf("epoch %d not noticed", n)
 			}
 			_ = noderun.Pause(ctx, time.Millisecond)
 		}

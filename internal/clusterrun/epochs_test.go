@@ -11,13 +11,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// window is a time in which the membership changed.
+// window is a period in which the membership changed.
 type window struct {
 	From, To time.Time
 	Epoch    storage.Epoch
 }
 
-// watcher notes when epochs appear in the bucket.
+// watcher records when epochs appear in the bucket.
 type watcher struct {
 	bucket storage.Bucket
 
@@ -26,14 +26,14 @@ type watcher struct {
 	newest  storage.Epoch
 }
 
-// watch looks at the bucket until ctx ends.
+// watch polls the bucket until ctx ends.
 func (w *watcher) watch(ctx context.Context) {
 	last := time.Now()
 	for noderun.Pause(ctx, 50*time.Millisecond) == nil {
 		asked := time.Now()
 		e, _, err := storage.NewestEpoch(ctx, w.bucket, w.newest.N)
 		if err != nil {
-			continue // The window grows: it begins at the last look without the epoch.
+			continue // The window begins at the last poll without the epoch.
 		}
 		if e.N > w.newest.N {
 			w.mu.Lock()
@@ -45,9 +45,9 @@ func (w *watcher) watch(ctx context.Context) {
 	}
 }
 
-// changes returns the windows in which a read without an offset may be old: a node
-// that owned a conversation under the epoch before answers for it for one heartbeat
-// after it last saw that epoch as the newest.
+// changes returns the windows in which a read without an offset may be old: a node that owned a
+// conversation under the previous epoch answers for it for one heartbeat after it last read that epoch
+// as the newest.
 func (w *watcher) changes() (out []window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *watcher) changes() (out []window) {
 	return out
 }
 
-// String tells the epochs.
+// String lists the epochs.
 func (w *watcher) String() string {
 	var b strings.Builder
 	for _, c := range w.changes() {

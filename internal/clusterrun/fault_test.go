@@ -14,10 +14,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// kind is a way to break a cluster.
 type kind string
 
-// Every kind of fault. One that needs two nodes is left out where there is one.
+// All kinds of fault. With one node, those that need two are skipped.
 const (
 	killOne        kind = "kill -9 of one node"
 	killTwo        kind = "kill -9 of two nodes at once"
@@ -41,25 +40,23 @@ func kinds() []kind {
 	}
 }
 
-// fault breaks something for a while.
+// fault is one temporary fault.
 type fault struct {
-	Before time.Duration // Since the one before was over.
+	Before time.Duration // pause after the previous fault
 	Kind   kind
-	Nodes  []int // A permutation of all: those concerned come first.
+	Nodes  []int // a permutation of all, the affected ones first
 	For    time.Duration
 }
 
-// String implements fmt.Stringer.
 func (f fault) String() string {
-	var who []string
+	var affected []string
 	for _, n := range f.Nodes {
-		who = append(who, fmt.Sprint(n+1))
+		affected = append(affected, fmt.Sprint(n+1))
 	}
-	return fmt.Sprintf("after %v %s, %v, nodes in the order %s", f.Before, f.Kind, f.For, strings.Join(who, " "))
+	return fmt.Sprintf("after %v %s, %v, nodes in the order %s", f.Before, f.Kind, f.For, strings.Join(affected, " "))
 }
 
-// newFaults decides by a seed what is broken until a time is over, every kind once
-// before any comes again.
+// newFaults returns the faults of a seed for a duration, with every kind once before any is repeated.
 func newFaults(seed uint64, nodes int, total time.Duration) (faults []fault) {
 	r := rand.New(rand.NewPCG(seed, 0x6661756c74))
 	var deck []kind
@@ -77,7 +74,7 @@ func newFaults(seed uint64, nodes int, total time.Duration) (faults []fault) {
 		case rolling:
 			f.For = milliseconds(r, 0, 500)
 		default:
-			f.For += 3 * time.Second // Enough to be taken for dead.
+			f.For += 3 * time.Second // long enough to be suspected
 		}
 		spent += f.Before + f.For
 		if nodes == 1 && slices.Contains([]kind{killTwo, cutPair, holdPair, holdOneWay, cutOneWay, killAndHoldOne}, f.Kind) {
@@ -94,38 +91,38 @@ func milliseconds(r *rand.Rand, low, high int) time.Duration {
 	return time.Duration(low+r.IntN(high-low+1)) * time.Millisecond
 }
 
-// inject breaks what a fault says, waits, and mends it.
+// inject starts a fault, waits, and ends it.
 func (c *cluster) inject(ctx context.Context, f fault) {
-	who := make([]*node, len(f.Nodes))
+	affected := make([]*node, len(f.Nodes))
 	for i, n := range f.Nodes {
-		who[i] = c.nodes[n]
+		affected[i] = c.nodes[n]
 	}
 	switch f.Kind {
 	case killOne:
-		c.down(ctx, who[:1], f.For)
+		c.down(ctx, affected[:1], f.For)
 	case killTwo:
-		c.down(ctx, who[:2], f.For)
+		c.down(ctx, affected[:2], f.For)
 	case rolling:
-		c.roll(ctx, who, f.For)
+		c.roll(ctx, affected, f.For)
 	case bucketHoldAll:
-		c.holdAll(ctx, who, f.For)
+		c.holdAll(ctx, affected, f.For)
 	case killAndHoldOne:
 		f.Kind = holdPair
-		third := who[len(who)-1]
+		third := affected[len(affected)-1]
 		third.Kill()
-		c.breaks(ctx, f, who)
+		c.breaks(ctx, f, affected)
 		third.Want(true)
 	default:
-		c.breaks(ctx, f, who)
+		c.breaks(ctx, f, affected)
 	}
 }
 
-// breaks cuts, closes or stops something and mends all.
-func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
-	a := who[0]
-	b := who[len(who)-1]
-	if len(who) > 1 {
-		b = who[1]
+// breaks cuts, closes or stops something, and restores it after the fault.
+func (c *cluster) breaks(ctx context.Context, f fault, affected []*node) {
+	a := affected[0]
+	b := affected[len(affected)-1]
+	if len(affected) > 1 {
+		b = affected[1]
 	}
 	switch f.Kind {
 	case pauseOne:
@@ -149,44 +146,45 @@ func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
 	default:
 		c.Fail("nobody knows how to do %s", f.Kind)
 	}
-	_ = noderun.Pause(ctx, f.For) // It is mended in any case.
+	_ = noderun.Pause(ctx, f.For) // Restored in any case.
 	c.heal()
 }
 
-// holdAll stalls the bucket for all nodes, or replaces all of its answers. It expels no node; a node that a busy
-// machine had expelled before may end.
-func (c *cluster) holdAll(ctx context.Context, who []*node, d time.Duration) {
+// holdAll stalls the bucket for all nodes. No node or replaces during the stall. A node expelled
+// before it, It a busy
+// machine may cause, may end.
+func (c *cluster) holdAll(ctx context.Context, affected []*node, d time.Duration) {
 	before := c.Replacements()
 	if c.answers != nil {
 		c.answers.Replace(d)
 	} else {
-		for _, n := range who {
+		for _, n := range affected {
 			n.starve(false, true)
 		}
 	}
-	_ = noderun.Pause(ctx, d) // It is mended in any case.
+	_ = noderun.Pause(ctx, d) // Restored in any case.
 	newest, _, err := storage.NewestEpoch(ctx, c.bucket, 0)
-	ended, expelled := c.Replacements()-before, len(who)-len(newest.Members)
+	ended, expelled := c.Replacements()-before, len(affected)-len(newest.Members)
 	c.heal()
 	if err != nil || ended > expelled {
 		c.Fail("%d nodes ended while the bucket did not answer any of them well, %d of them expelled before; %v", ended, expelled, err)
 	}
 }
 
-// down kills nodes and starts them again after a while.
-func (c *cluster) down(ctx context.Context, who []*node, d time.Duration) {
-	for _, n := range who {
+// down kills nodes and restarts them after a while.
+func (c *cluster) down(ctx context.Context, affected []*node, d time.Duration) {
+	for _, n := range affected {
 		n.Kill()
 	}
-	_ = noderun.Pause(ctx, d) // They are started in any case.
-	for _, n := range who {
+	_ = noderun.Pause(ctx, d) // Restarted in any case.
+	for _, n := range affected {
 		n.Want(true)
 	}
 }
 
-// roll restarts all nodes in order, each once the one before serves again.
-func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
-	for _, n := range who {
+// roll restarts all nodes in order, each once the previous one serves again.
+func (c *cluster) roll(ctx context.Context, affected []*node, d time.Duration) {
+	for _, n := range affected {
 		began := time.Now()
 		n.Leave()
 		left := time.Now()
@@ -199,8 +197,7 @@ func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
 	}
 }
 
-// TestScheduleIsTheSeeds shows that a seed repeats its schedule, and that every kind
-// comes before any comes twice.
+// A seed repeats its schedule, with every kind once before any is repeated.
 func TestScheduleIsTheSeeds(t *testing.T) {
 	for seed := range uint64(20) {
 		one, two := newFaults(seed, 3, 5*time.Minute), newFaults(seed, 3, 5*time.Minute)
@@ -217,7 +214,7 @@ func TestScheduleIsTheSeeds(t *testing.T) {
 	}
 }
 
-// TestSeedsBreakEverything shows that the runs of the list have every kind of fault.
+// The listed seeds cover every kind of fault.
 func TestSeedsBreakEverything(t *testing.T) {
 	missing := kinds()
 	for _, seed := range listed(t) {

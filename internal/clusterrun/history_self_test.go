@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// forged is a history of three messages, admitted at the offsets 0, 10 and 20, each
-// asked for at 1000 ms, 2000 ms and so on and answered 100 ms later.
+// forged returns a history of three messages, admitted at the offsets 0, 10 and 20, each sent at 1000
+// ms, 2000 ms and so on and answered 100 ms later.
 func forged(strict bool) *history {
 	h := &history{ID: "forged", Strict: strict, Stale: heartbeat, Limit: time.Minute}
 	for i := range 3 {
@@ -27,7 +27,7 @@ func forged(strict bool) *history {
 
 func at(ms int) time.Time { return time.UnixMilli(int64(1_000_000 + ms)) }
 
-// shows is a read of everything from a time to another, that ends at an offset.
+// shows adds a full read between two times that ends at an offset.
 func (h *history) shows(from, to int, next conversation.Offset) *look {
 	l := look{Call: at(from), Back: at(to), After: conversation.Start, Next: next, Whole: true, UpToDate: true}
 	for _, a := range h.Order {
@@ -39,7 +39,7 @@ func (h *history) shows(from, to int, next conversation.Offset) *look {
 	return &h.Looks[len(h.Looks)-1]
 }
 
-// after is a read after an offset.
+// after adds a read after an offset.
 func (h *history) after(from, to int, after, next conversation.Offset) *look {
 	l := h.shows(from, to, next)
 	l.At, l.After, l.Whole, l.Keys = true, after, false, nil
@@ -56,11 +56,11 @@ func (h *history) changed(from, to int) {
 	h.Windows = append(h.Windows, window{From: at(from), To: at(to)})
 }
 
-// forgery is a history with a flaw, or with none.
+// forgery is a history with at most one flaw.
 type forgery struct {
 	strict bool
 	forge  func(h *history)
-	want   string // Of what is found, "" for nothing.
+	want   string // part of the finding, "" for none
 }
 
 const noOrder = "no order"
@@ -78,7 +78,7 @@ func (c forgery) run(t *testing.T) {
 func TestHistory(t *testing.T) {
 	for name, c := range map[string]forgery{
 		"nothing is read": {true, func(*history) {}, ""},
-		"reads between and beside": {true, func(h *history) {
+		"reads between and concurrent": {true, func(h *history) {
 			h.shows(500, 600, conversation.Start)
 			h.shows(1150, 1200, 5)
 			h.shows(1950, 2050, 9)
@@ -105,7 +105,7 @@ func TestHistory(t *testing.T) {
 			h.Sent[1].Receipt = nil
 			h.shows(2500, 2600, 9)
 		}, ""},
-		"an unknown outcome that was seen is known": {true, func(h *history) {
+		"an unknown outcome becomes known by a read": {true, func(h *history) {
 			h.Sent[1].Receipt = nil
 			h.shows(2150, 2160, 10)
 			h.shows(2500, 2600, 9)
@@ -113,19 +113,19 @@ func TestHistory(t *testing.T) {
 		"an unknown outcome comes before what follows": {true, func(h *history) {
 			h.Sent[1].Receipt, h.Sent[1].Call = nil, at(3150)
 		}, noOrder},
-		"nobody needs what was never admitted": {true, func(h *history) { h.Sent = append(h.Sent, &sent{Key: "lost", Call: at(1), Back: at(2)}) }, ""},
-		"acknowledged and lost":                {true, func(h *history) { h.Order = h.Order[:2] }, "is not in the log"},
+		"an unknown outcome was never admitted": {true, func(h *history) { h.Sent = append(h.Sent, &sent{Key: "lost", Call: at(1), Back: at(2)}) }, ""},
+		"acknowledged and lost":                 {true, func(h *history) { h.Order = h.Order[:2] }, "is not in the log"},
 		"admitted twice": {true, func(h *history) {
 			h.Order = append(h.Order, &noderun.Admitted{Key: "k1", Submission: "sub_9", Offset: 30})
 		}, "is admitted as"},
-		"a receipt of another offset":     {true, func(h *history) { h.Sent[1].Receipt.Offset = 11 }, "was answered with"},
-		"a receipt of another submission": {true, func(h *history) { h.Sent[1].Receipt.SubmissionID = "sub_2" }, "was answered with"},
-		"nobody sent it":                  {true, func(h *history) { h.Sent = h.Sent[1:] }, "nobody sent it"},
-		"a read leaves a message out":     {true, func(h *history) { l := h.shows(3500, 3600, 20); l.Keys = l.Keys[1:] }, "the log has"},
-		"a read shows one twice":          {true, func(h *history) { l := h.shows(3500, 3600, 20); l.Keys = append(l.Keys, "k2") }, "the log has"},
+		"a receipt of another offset":     {true, func(h *history) { h.Sent[1].Receipt.Offset = 11 }, "has receipt"},
+		"a receipt of another submission": {true, func(h *history) { h.Sent[1].Receipt.SubmissionID = "sub_2" }, "has receipt"},
+		"never sent":                      {true, func(h *history) { h.Sent = h.Sent[1:] }, "never sent"},
+		"a read lacks a message":          {true, func(h *history) { l := h.shows(3500, 3600, 20); l.Keys = l.Keys[1:] }, "as in the log"},
+		"a read shows one twice":          {true, func(h *history) { l := h.shows(3500, 3600, 20); l.Keys = append(l.Keys, "k2") }, "as in the log"},
 		"a read after an offset goes back": {true, func(h *history) {
 			h.after(3500, 3600, 20, 20).Next = 15
-		}, "the log has"},
+		}, "as in the log"},
 		"a page need not reach the head": {true, func(h *history) { h.after(3500, 3600, 5, 15).UpToDate = false }, ""},
 		"a page is not from the future":  {true, func(h *history) { h.after(1500, 1600, 5, 15).UpToDate = false }, noOrder},
 	} {
@@ -133,8 +133,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestStaleness has reads that are too old, beside changes of the membership and
-// within.
+// Reads that are too old, outside and inside of changes of the membership.
 func TestStaleness(t *testing.T) {
 	for name, c := range map[string]forgery{
 		"a heartbeat late in a change": {false, func(h *history) {

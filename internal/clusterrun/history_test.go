@@ -13,31 +13,31 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// history is what clients know of the admissions and the reads of one conversation.
+// history holds the admissions and the reads of one conversation as seen by clients.
 type history struct {
 	ID     string
-	Order  []*noderun.Admitted // All admissions, as the log has them.
+	Order  []*noderun.Admitted // all admissions, in log order
 	Sent   []*sent
 	Looks  []look
-	Marks  []noderun.Mark // Of readers by SSE.
-	Strict bool           // No read may be old.
-	// Windows are when the membership changed; only then a read that named no offset
-	// may be as old as Stale.
+	Marks  []noderun.Mark // of SSE readers
+	Strict bool           // no read may be old
+	// Windows are the changes of the membership. Only in them may a read without an offset be as old
+	// as Stale.
 	Windows []window
 	Stale   time.Duration
 	// Limit bounds the search for an order.
 	Limit time.Duration
 }
 
-// op is an admission or a read, in terms of how many admissions there are.
+// op is an admission or a read, reduced to the number of admissions.
 type op struct {
 	admits bool
-	n      int  // The number of an admission from 0, or how many a read has shown.
-	exact  bool // The read has shown all there were.
+	n      int  // the number of an admission from 0, or the number of admissions a read returned
+	exact  bool // the read returned all admissions
 	what   string
 }
 
-// check returns what does not fit together.
+// check returns the contradictions.
 func (h *history) check() (flaws []string) {
 	flaw := func(format string, args ...any) { flaws = append(flaws, h.ID+": "+fmt.Sprintf(format, args...)) }
 	ops := h.admissions(flaw)
@@ -64,7 +64,7 @@ func (h *history) check() (flaws []string) {
 	return flaws
 }
 
-// admissions checks what was answered with what the log has.
+// admissions compares the receipts with the log.
 func (h *history) admissions(flaw func(string, ...any)) (ops []porcupine.Operation) {
 	place := map[string]int{}
 	for i, a := range h.Order {
@@ -79,15 +79,15 @@ func (h *history) admissions(flaw func(string, ...any)) (ops []porcupine.Operati
 		i, there := place[m.Key]
 		if !there {
 			if m.Receipt != nil {
-				flaw("key %s was answered with %+v and is not in the log", m.Key, *m.Receipt)
+				flaw("key %s has receipt %+v but is not in the log", m.Key, *m.Receipt)
 			}
 			continue
 		}
-		back := int64(math.MaxInt64) // It may have been admitted at any time since.
+		back := int64(math.MaxInt64) // Without a receipt it may have been admitted at any later time.
 		if r := m.Receipt; r != nil {
 			back = m.Back.UnixNano()
 			if r.SubmissionID != h.Order[i].Submission || r.Offset != h.Order[i].Offset {
-				flaw("key %s was answered with %+v, the log has %s at %s", m.Key, *r, h.Order[i].Submission, h.Order[i].Offset)
+				flaw("key %s has receipt %+v, but the log has %s at %s", m.Key, *r, h.Order[i].Submission, h.Order[i].Offset)
 			}
 		}
 		ops = append(ops, porcupine.Operation{
@@ -96,13 +96,13 @@ func (h *history) admissions(flaw func(string, ...any)) (ops []porcupine.Operati
 	}
 	for _, a := range h.Order {
 		if !known[a.Key] {
-			flaw("key %s is in the log, and nobody sent it", a.Key)
+			flaw("key %s is in the log but was never sent", a.Key)
 		}
 	}
 	return ops
 }
 
-// look checks what a read has shown with the log up to its offset.
+// look compares a read with the log up to its offset.
 func (h *history) look(l look, flaw func(string, ...any)) (op, bool) {
 	from, n := 0, h.visible(l.Next)
 	if !l.Whole {
@@ -113,13 +113,13 @@ func (h *history) look(l look, flaw func(string, ...any)) (op, bool) {
 		want = append(want, a.Key)
 	}
 	if l.Next < l.After || !slices.Equal(l.Keys, want) {
-		flaw("a read at node %d from %s to %s shows %q, the log has %q", l.Node+1, l.After, l.Next, l.Keys, want)
+		flaw("read at node %d from %s to %s: got %q, want %q as in the log", l.Node+1, l.After, l.Next, l.Keys, want)
 		return op{}, false
 	}
 	return op{n: n, exact: l.UpToDate, what: fmt.Sprintf("read at node %d after %s to %s", l.Node+1, l.After, l.Next)}, true
 }
 
-// visible is how many admissions there are up to an offset.
+// visible returns the number of admissions up to an offset.
 func (h *history) visible(at conversation.Offset) (n int) {
 	for _, a := range h.Order {
 		if a.Offset <= at {
@@ -129,13 +129,13 @@ func (h *history) visible(at conversation.Offset) (n int) {
 	return n
 }
 
-// changing reports whether the membership changed while a read was under way.
+// changing reports whether the membership changed during a read.
 func (h *history) changing(l look) bool {
 	return slices.ContainsFunc(h.Windows, func(w window) bool { return !l.Call.After(w.To) && !l.Back.Before(w.From) })
 }
 
-// marks are reads that have shown at least so much: a reader by SSE has it at some
-// time after it asked.
+// marks returns reads with a minimum of admissions: an SSE reader received them at some time after its
+// request.
 func (h *history) marks() (ops []porcupine.Operation) {
 	for i, a := range h.Order {
 		var first *noderun.Mark
@@ -170,8 +170,7 @@ func model() porcupine.Model {
 	}
 }
 
-// suspects looks for reads that are too old or too new by themselves, to tell a
-// person more than that there is no order.
+// suspects names single reads that are too old or too new, as an explanation when no order exists.
 func (h *history) suspects(ops []porcupine.Operation) (text string) {
 	sort.Slice(ops, func(i, j int) bool { return ops[i].Call < ops[j].Call })
 	for _, r := range ops {
@@ -183,12 +182,12 @@ func (h *history) suspects(ops []porcupine.Operation) (text string) {
 			other := a.Input.(op)
 			missed := other.admits && other.n >= read.n || !other.admits && other.n > read.n
 			if read.exact && missed && a.Return < r.Call {
-				text += fmt.Sprintf("\n  %s, asked %v (of those at most %v are allowed) after the end of %s, does not show it",
+				text += fmt.Sprintf("\n  %s, started %v (allowed: %v) after the end of %s, lacks it",
 					read.what, time.Duration(r.Call-a.Return), h.Stale, other.what)
 				break
 			}
 			if other.admits && other.n < read.n && a.Call > r.Return {
-				text += fmt.Sprintf("\n  %s shows %s %v before that was sent", read.what, other.what, time.Duration(a.Call-r.Return))
+				text += fmt.Sprintf("\n  %s has %s %v before it was sent", read.what, other.what, time.Duration(a.Call-r.Return))
 				break
 			}
 		}

@@ -14,26 +14,26 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// talk is one conversation and all that clients know of it.
+// talk is one conversation and its history as seen by clients.
 type talk struct {
 	id    string
 	seed  uint64
-	alone bool // Nobody follows it.
+	alone bool // without followers
 
 	mu      sync.Mutex
 	sent    []*sent
 	looks   []look
 	readers []*reader
-	shed    int // Reads that were not answered.
+	shed    int // reads without an answer
 }
 
-// load is what clients do.
+// load runs the clients.
 type load struct {
 	client  *client
 	talks   []*talk
-	think   time.Duration // Between a receipt and the next message, about.
+	think   time.Duration // mean pause between a receipt and the next message
 	reading sync.WaitGroup
-	read    context.Context // Of the readers of the moment.
+	read    context.Context // context of the current readers
 }
 
 func newLoad(c *client, seed uint64, talks int, think time.Duration) *load {
@@ -44,10 +44,10 @@ func newLoad(c *client, seed uint64, talks int, think time.Duration) *load {
 	return l
 }
 
-// dice are the random numbers of one of the tasks of a conversation.
+// dice returns the random numbers of one task of a conversation.
 func (k *talk) dice(task uint64) *rand.Rand { return rand.New(rand.NewPCG(k.seed, task)) }
 
-// scriptOf decides what the model does for a message.
+// scriptOf chooses the model's script for a message.
 func scriptOf(r *rand.Rand) string {
 	var words []string
 	for range r.IntN(3) / 2 { // one in three has a tool
@@ -58,19 +58,19 @@ func scriptOf(r *rand.Rand) string {
 	return strings.Join(words, " ")
 }
 
-// post sends the n-th message of a conversation and waits for its receipt. It starts
-// the readers once the conversation exists.
+// post sends the n-th message of a conversation and waits for its receipt. It starts the readers once
+// the conversation exists.
 func (l *load) post(ctx context.Context, k *talk, r *rand.Rand, n int) bool {
 	return l.say(ctx, k, r, l.client.nodes, n, scriptOf(r))
 }
 
-// say is post of what a message says, at some of the nodes.
+// say is post with a script, at some of the nodes.
 func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n int, script string) bool {
 	m := newSent(fmt.Sprintf("%s.%d", k.id, n), script)
 	k.mu.Lock()
 	k.sent = append(k.sent, m)
 	k.mu.Unlock()
-	done := *m // Others look at what was sent meanwhile.
+	done := *m // Other tasks read the shared message concurrently.
 	err := l.client.sendTo(ctx, r, nodes, k.id, &done)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,8 +89,8 @@ func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n 
 	return true
 }
 
-// talkOn posts in one conversation until over ends; what is under way then is still
-// answered, or ctx ends.
+// talkOn posts in one conversation until over ends. A message in flight is still answered, or ctx
+// ends.
 func (l *load) talkOn(ctx, over context.Context, k *talk) {
 	r := k.dice(1)
 	if noderun.Pause(over, milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
@@ -128,7 +128,7 @@ func (l *load) lookOn(over context.Context, k *talk) {
 	}
 }
 
-// offset is one that a client of the conversation may know.
+// offset returns an offset that a client of the conversation may know.
 func (k *talk) offset(r *rand.Rand) conversation.Offset {
 	known := []conversation.Offset{conversation.Start}
 	k.mu.Lock()
@@ -147,7 +147,7 @@ func (k *talk) offset(r *rand.Rand) conversation.Offset {
 	return known[r.IntN(len(known))]
 }
 
-// run lets clients talk and look in all conversations until over ends.
+// run posts to and reads all conversations until over ends.
 func (l *load) run(ctx, over context.Context) {
 	var wg sync.WaitGroup
 	for _, k := range l.talks {
@@ -157,7 +157,7 @@ func (l *load) run(ctx, over context.Context) {
 	wg.Wait()
 }
 
-// burst posts once more in every conversation, all at once.
+// burst posts once more in every conversation, concurrently.
 func (l *load) burst(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, k := range l.talks {
@@ -166,7 +166,7 @@ func (l *load) burst(ctx context.Context) {
 	wg.Wait()
 }
 
-// resume lets all readers follow until ctx ends.
+// resume restarts all readers until ctx ends.
 func (l *load) resume(ctx context.Context) {
 	l.read = ctx
 	for _, k := range l.talks {
@@ -176,7 +176,7 @@ func (l *load) resume(ctx context.Context) {
 	}
 }
 
-// acknowledged are the keys of a conversation that were answered.
+// acknowledged returns the keys of a conversation with a receipt.
 func (k *talk) acknowledged() (keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +188,7 @@ func (k *talk) acknowledged() (keys []string) {
 	return keys
 }
 
-// glimpses notes the heads of conversations, as the bucket has them, until over ends.
+// glimpses records the heads of conversations in the bucket until over ends.
 func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64) (out []glimpse) {
 	logs := storage.NewLogs(bucket, nil)
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -204,17 +204,17 @@ func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64
 	return out
 }
 
-// settled reports what of the acknowledged messages is not settled yet. It reads the
-// bucket; no node hears of it.
-func (l *load) settled(ctx context.Context, logs *storage.Logs, stories map[string]*story) (owed []string, err error) {
+// settled returns the acknowledged messages that are not settled yet. It reads the bucket and sends no
+// request to a node.
+func (l *load) settled(ctx context.Context, logs *storage.Logs, views map[string]*logView) (unsettled []string, err error) {
 	for _, k := range l.talks {
-		s := stories[k.id]
+		s := views[k.id]
 		if s == nil {
 			s = newStory(k.id)
-			stories[k.id] = s
+			views[k.id] = s
 		}
 		keys := k.acknowledged()
-		if s.owed() > 0 || len(s.Order) < len(keys) {
+		if s.unsettled() > 0 || len(s.Order) < len(keys) {
 			if err := s.Read(ctx, logs); err != nil {
 				return nil, fmt.Errorf("%s: %w", k.id, err)
 			}
@@ -222,9 +222,9 @@ func (l *load) settled(ctx context.Context, logs *storage.Logs, stories map[stri
 		for _, key := range keys {
 			i := slices.IndexFunc(s.Order, func(a *noderun.Admitted) bool { return a.Key == key })
 			if i < 0 || len(s.Order[i].Settled) == 0 {
-				owed = append(owed, key)
+				unsettled = append(unsettled, key)
 			}
 		}
 	}
-	return owed, nil
+	return unsettled, nil
 }

@@ -18,8 +18,7 @@ var (
 	durationFlag = flag.Duration("duration", 0, "how long faults go on in each run; 0 is 25s, or 5m with -long")
 )
 
-// liveness bounds a wait for something that has to happen. It only matters when a
-// run fails.
+// liveness bounds a wait for a required event. Only failing runs reach it.
 const liveness = 2 * time.Minute
 
 // program returns the parley program, built like this test.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// startEcho says every line back, and tells what it was told.
+// startEcho starts a server that echoes every line and reports it on heard.
 func startEcho(t *testing.T) (address string, heard <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func startEcho(t *testing.T) (address string, heard <-chan string) {
 	return l.Addr().String(), lines
 }
 
-// proxied is a proxy before an echo with two callers.
+// proxied starts a proxy before an echo server with two callers.
 func proxied(t *testing.T) (p *proxy, paths map[string]*path, heard <-chan string) {
 	t.Helper()
 	target, heard := startEcho(t)
@@ -65,8 +65,7 @@ func proxied(t *testing.T) (p *proxy, paths map[string]*path, heard <-chan strin
 	return p, paths, heard
 }
 
-// talker is a caller that is not at the mercy of time: it only waits long for what
-// may not come.
+// talker is a caller whose results do not depend on timing: only absent data makes it wait long.
 type talker struct {
 	t    *testing.T
 	conn net.Conn
@@ -84,9 +83,8 @@ func dial(t *testing.T, from, to string) *talker {
 	return &talker{t, c, bufio.NewReader(c)}
 }
 
-// turnedAway connects where the proxy resets the connection, which may come before it is
-// said to stand.
-func turnedAway(t *testing.T, from, to string) {
+// wantReset connects where the proxy resets the connection, possibly before dial returns.
+func wantReset(t *testing.T, from, to string) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := d.Dial("tcp", to)
@@ -104,21 +102,20 @@ func (k *talker) say(line string) {
 	}
 }
 
-func (k *talker) hears(want string) {
+func (k *talker) receives(want string) {
 	k.t.Helper()
 	_ = k.conn.SetReadDeadline(time.Now().Add(liveness))
 	if got, err := k.in.ReadString('\n'); err != nil || got != want+"\n" {
-		k.t.Fatalf("heard %q, %v; want %q", got, err, want)
+		k.t.Fatalf("got %q, %v; want %q", got, err, want)
 	}
 }
 
-// silent checks that nothing comes for a moment. A proxy that let everything pass
-// would be found out nearly always.
+// silent checks that no data arrives for a moment. An open proxy would fail it nearly always.
 func (k *talker) silent() {
 	k.t.Helper()
 	_ = k.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if got, err := k.in.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
-		k.t.Fatalf("heard %q, %v; want silence", got, err)
+		k.t.Fatalf("got %q, %v; want no data", got, err)
 	}
 }
 
@@ -126,7 +123,7 @@ func (k *talker) broken() {
 	k.t.Helper()
 	_ = k.conn.SetReadDeadline(time.Now().Add(liveness))
 	if got, err := k.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
-		k.t.Fatalf("heard %q, %v; want a reset", got, err)
+		k.t.Fatalf("got %q, %v; want a reset", got, err)
 	}
 }
 
@@ -135,11 +132,11 @@ func TestProxyCarries(t *testing.T) {
 	for _, from := range []string{"127.0.0.31", "127.0.0.32"} {
 		k := dial(t, from, p.address())
 		k.say("hello")
-		k.hears("hello")
+		k.receives("hello")
 	}
-	turnedAway(t, "127.0.0.33", p.address())
+	wantReset(t, "127.0.0.33", p.address())
 	if got := p.callers(); len(got) != 1 {
-		t.Errorf("strangers %v, want one", got)
+		t.Errorf("unknown callers %v, want one", got)
 	}
 }
 
@@ -148,17 +145,17 @@ func TestProxyCuts(t *testing.T) {
 	one, two := dial(t, "127.0.0.31", p.address()), dial(t, "127.0.0.32", p.address())
 	for _, k := range []*talker{one, two} {
 		k.say("hello")
-		k.hears("hello")
+		k.receives("hello")
 	}
 	paths["127.0.0.31"].set(false)
 	one.broken()
-	turnedAway(t, "127.0.0.31", p.address())
+	wantReset(t, "127.0.0.31", p.address())
 	two.say("still")
-	two.hears("still")
+	two.receives("still")
 	paths["127.0.0.31"].set(true)
 	again := dial(t, "127.0.0.31", p.address())
 	again.say("again")
-	again.hears("again")
+	again.receives("again")
 }
 
 func TestProxyHoldsWhatIsSaid(t *testing.T) {
@@ -169,16 +166,16 @@ func TestProxyHoldsWhatIsSaid(t *testing.T) {
 	k.say("one")
 	k.silent()
 	other.say("two")
-	other.hears("two")
+	other.receives("two")
 	if got := <-heard; got != "two\n" {
-		t.Errorf("the target heard %q", got)
+		t.Errorf("target received %q", got)
 	}
 	late := dial(t, "127.0.0.31", p.address())
 	late.say("three")
 	late.silent()
 	paths["127.0.0.31"].up.set(true)
-	k.hears("one")
-	late.hears("three")
+	k.receives("one")
+	late.receives("three")
 }
 
 func TestProxyHoldsWhatIsHeard(t *testing.T) {
@@ -187,12 +184,12 @@ func TestProxyHoldsWhatIsHeard(t *testing.T) {
 	paths["127.0.0.31"].down.set(false)
 	k.say("one")
 	if got := <-heard; got != "one\n" {
-		t.Errorf("the target heard %q", got)
+		t.Errorf("target received %q", got)
 	}
 	k.silent()
 	paths["127.0.0.31"].down.set(true)
-	k.hears("one")
-	// A held connection does not keep the proxy from its end.
+	k.receives("one")
+	// A held connection does not prevent close.
 	paths["127.0.0.31"].down.set(false)
 	k.say("two")
 	<-heard

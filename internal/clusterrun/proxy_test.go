@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// valve is one direction of a path. Closed, it holds what comes, as a network does
-// that loses every packet: nothing is lost once it is open again.
+// valve is one direction of a path. A closed valve holds the data, like a network that loses every
+// packet. After it opens, all data arrives.
 type valve struct {
 	mu   sync.Mutex
-	open chan struct{} // Closed while the valve is open.
+	open chan struct{} // closed while the valve is open
 }
 
 func newValve() *valve {
@@ -20,7 +20,6 @@ func newValve() *valve {
 	return v
 }
 
-// set opens or closes the valve.
 func (v *valve) set(open bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -36,7 +35,7 @@ func (v *valve) set(open bool) {
 	}
 }
 
-// pass waits until the valve is open. It reports false if over ends first.
+// pass waits until the valve is open. It returns false if over ends first.
 func (v *valve) pass(over <-chan struct{}) bool {
 	for {
 		v.mu.Lock()
@@ -55,8 +54,8 @@ func (v *valve) pass(over <-chan struct{}) bool {
 	}
 }
 
-// path is where the connections of one caller go: there are valves for what it says
-// and for what it hears, and it is cut as a whole.
+// path carries the connections of one caller. It has a valve for each direction, and can be cut as a
+// whole.
 type path struct {
 	up, down *valve
 
@@ -67,7 +66,7 @@ type path struct {
 
 func newPath(up, down *valve) *path { return &path{up: up, down: down, conns: map[*pair]bool{}} }
 
-// set cuts the path, which resets all connections and refuses new ones, or mends it.
+// set cuts the path, which resets all connections and refuses new ones, or restores it.
 func (p *path) set(open bool) {
 	p.mu.Lock()
 	p.cut = !open
@@ -83,7 +82,7 @@ func (p *path) set(open bool) {
 	}
 }
 
-// add takes a connection, unless the path is cut.
+// add registers a connection, unless the path is cut.
 func (p *path) add(c *pair) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,26 +99,25 @@ func (p *path) remove(c *pair) {
 	delete(p.conns, c)
 }
 
-// pair is a connection from a caller and the one that carries it on.
+// pair is a connection from a caller and its connection to the target.
 type pair struct {
 	caller, callee *net.TCPConn
 	over           chan struct{}
 	once           sync.Once
 }
 
-// reset breaks both connections at once.
+// reset resets both connections.
 func (c *pair) reset() {
 	c.once.Do(func() {
 		close(c.over)
 		for _, conn := range []*net.TCPConn{c.caller, c.callee} {
-			_ = conn.SetLinger(0) // Not a FIN: nothing was said to the end.
+			_ = conn.SetLinger(0) // RST instead of FIN: the stream is incomplete.
 			_ = conn.Close()
 		}
 	})
 }
 
-// carry copies what one side says to the other, through a valve. What ends the one
-// direction is said to the other side through it too.
+// carry copies one direction through a valve, and forwards its end.
 func (c *pair) carry(from, to *net.TCPConn, v *valve) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -135,7 +133,7 @@ func (c *pair) carry(from, to *net.TCPConn, v *valve) {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			_ = to.CloseWrite() // It may be reset.
+			_ = to.CloseWrite() // The connection may be reset.
 			return
 		case err != nil:
 			c.reset()
@@ -144,20 +142,19 @@ func (c *pair) carry(from, to *net.TCPConn, v *valve) {
 	}
 }
 
-// proxy is a TCP proxy under the control of a test.
+// proxy is a TCP proxy controlled by a test.
 type proxy struct {
 	listener *net.TCPListener
 	target   string
-	route    func(caller net.IP) *path // Nil for a caller that has none.
+	route    func(caller net.IP) *path // nil for an unknown caller
 	wg       sync.WaitGroup
 
-	mu        sync.Mutex
-	pairs     map[*pair]bool
-	closed    bool
-	strangers []string
+	mu               sync.Mutex
+	pairs            map[*pair]bool
+	closed           bool
+	untrustedCallers []string
 }
 
-// newProxy starts a proxy at an address.
 func newProxy(listen, target string, route func(caller net.IP) *path) (*proxy, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -174,13 +171,13 @@ func (p *proxy) serve() {
 	for {
 		conn, err := p.listener.AcceptTCP()
 		if err != nil {
-			return // It is closed.
+			return // The listener is closed.
 		}
 		p.wg.Go(func() { p.connect(conn) })
 	}
 }
 
-// connect carries a connection until both its directions have ended.
+// connect carries a connection until both directions have ended.
 func (p *proxy) connect(caller *net.TCPConn) {
 	refuse := func() {
 		_ = caller.SetLinger(0)
@@ -189,14 +186,14 @@ func (p *proxy) connect(caller *net.TCPConn) {
 	at := p.route(caller.RemoteAddr().(*net.TCPAddr).IP)
 	if at == nil {
 		p.mu.Lock()
-		p.strangers = append(p.strangers, caller.RemoteAddr().String())
+		p.untrustedCallers = append(p.untrustedCallers, caller.RemoteAddr().String())
 		p.mu.Unlock()
 		refuse()
 		return
 	}
 	callee, err := net.Dial("tcp", p.target)
 	if err != nil {
-		refuse() // As the target would have.
+		refuse() // as the target would have done
 		return
 	}
 	c := &pair{caller: caller, callee: callee.(*net.TCPConn), over: make(chan struct{})}
@@ -213,7 +210,7 @@ func (p *proxy) connect(caller *net.TCPConn) {
 	wg.Go(func() { c.carry(caller, c.callee, at.up) })
 	wg.Go(func() { c.carry(c.callee, caller, at.down) })
 	wg.Wait()
-	c.once.Do(func() { // Both sides have said all they had to say.
+	c.once.Do(func() { // Both directions have ended normally.
 		close(c.over)
 		_ = caller.Close()
 		_ = callee.Close()
@@ -235,14 +232,14 @@ func (p *proxy) release(c *pair) {
 	delete(p.pairs, c)
 }
 
-// callers returns the addresses of those that had no path.
+// callers returns the addresses of unknown callers.
 func (p *proxy) callers() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string{}, p.strangers...)
+	return append([]string{}, p.untrustedCallers...)
 }
 
-// close ends the proxy and everything it carries.
+// close ends the proxy and all its connections.
 func (p *proxy) close() {
 	_ = p.listener.Close()
 	p.mu.Lock()

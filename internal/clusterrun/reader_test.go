@@ -12,7 +12,7 @@ import (
 type reader struct {
 	*noderun.Reader
 	client *client
-	rand   *rand.Rand // Of the goroutine that follows.
+	rand   *rand.Rand // of the following goroutine
 	id     string
 }
 
@@ -20,7 +20,6 @@ func newReader(c *client, r *rand.Rand, id string, from conversation.Offset) *re
 	return &reader{noderun.NewReader(c.Client, from, nil), c, r, id}
 }
 
-// follow reads until ctx ends.
 func (r *reader) follow(ctx context.Context) {
 	if err := r.Follow(ctx, r.rand, func() string { return r.client.any(r.rand).url(r.id) }); err != nil {
 		r.client.Fail("reader of %s: %v", r.id, err)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// probeEvery and probeFailures say when the balancer takes a node out: as Kubernetes does,
-	// but faster. rollingDelay is much longer than both together.
+	// probeEvery and probeFailures decide when the balancer removes a node, like Kubernetes but
+	// faster. rollingDelay is much longer than both together.
 	probeEvery    = 100 * time.Millisecond
 	probeFailures = 2
 	rollingDelay  = 3 * time.Second
@@ -28,7 +28,7 @@ const (
 	rollingThink   = 50 * time.Millisecond
 )
 
-// balancer sends requests to the nodes that /readyz calls ready, in turn. It repeats nothing.
+// balancer sends requests in turn to the nodes that are ready by /readyz. It retries nothing.
 type balancer struct {
 	nodes []*node
 	up    []atomic.Bool
@@ -41,7 +41,7 @@ func newBalancer(nodes []*node) *balancer {
 	return &balancer{nodes: nodes, up: make([]atomic.Bool, len(nodes)), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 }
 
-// probe follows one node until ctx ends.
+// probe polls one node until ctx ends.
 func (b *balancer) probe(ctx context.Context, i int) {
 	for failures := 0; ; {
 		if b.ready(ctx, i) {
@@ -71,7 +71,7 @@ func (b *balancer) ready(ctx context.Context, i int) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// pick returns the next node that is up, nil for none.
+// pick returns the next ready node, nil if there is none.
 func (b *balancer) pick() *node {
 	for range b.nodes {
 		if i := int(b.turn.Add(1)) % len(b.nodes); b.up[i].Load() {
@@ -87,7 +87,7 @@ func (b *balancer) do(ctx context.Context, method, path string, body []byte) (*h
 	if n == nil {
 		return nil, fmt.Errorf("%s %s: no node is ready", method, path)
 	}
-	// A reader without a type keeps the transport from repeating a request by itself.
+	// A body of an unknown type keeps the transport from retrying the request.
 	req, err := http.NewRequestWithContext(ctx, method, n.url(path), struct{ io.Reader }{bytes.NewReader(body)})
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (b *balancer) do(ctx context.Context, method, path string, body []byte) (*h
 	return resp, nil
 }
 
-// whole is do of a request whose answer ends.
+// whole is do for a finite answer.
 func (b *balancer) whole(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveness)
 	defer cancel()
@@ -122,8 +122,8 @@ func (b *balancer) whole(ctx context.Context, method, path string, body []byte) 
 	return io.ReadAll(resp.Body)
 }
 
-// talk posts to one conversation and reads it until over ends, and returns how many messages
-// were admitted.
+// talk posts to one conversation and reads it until over ends. It returns the number of admitted
+// messages.
 func (b *balancer) talk(ctx, over context.Context, c *cluster, id string) (posted int) {
 	for noderun.Pause(over, rollingThink) == nil {
 		message := noderun.Message(fmt.Sprint(id, ".", posted), secret+id+" pace=1ms tokens=2")
@@ -142,8 +142,8 @@ func (b *balancer) talk(ctx, over context.Context, c *cluster, id string) (poste
 	return posted
 }
 
-// follow reads one conversation by event streams until over ends. A stream may end at any
-// time; the next one has to begin.
+// follow reads one conversation by event streams until over ends. A stream may end at any time, but
+// the next one must start.
 func (b *balancer) follow(over context.Context, c *cluster, id string) {
 	for over.Err() == nil {
 		resp, err := b.do(over, http.MethodGet, id+"?view=updates&live=sse&offset=-1", nil)
@@ -160,9 +160,8 @@ func (b *balancer) follow(over context.Context, c *cluster, id string) {
 	}
 }
 
-// TestRollingRestart restarts three nodes, one after the other, behind a balancer that follows
-// /readyz, while clients that repeat nothing post, read and follow: no request is refused, and
-// each message is settled.
+// Three nodes restart one after the other behind a balancer that follows /readyz. Clients without
+// retries post, read and follow: no request is refused, and each message is settled.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	file := program(t)
@@ -211,7 +210,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// await waits until the balancer has seen each node ready.
+// await waits until the balancer has every node as ready.
 func await(t *testing.T, c *cluster, b *balancer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), liveness)
@@ -244,7 +243,7 @@ func settled(t *testing.T, c *cluster, b *balancer, id string, want int) {
 			return
 		}
 		if err != nil || noderun.Pause(ctx, probeEvery) != nil {
-			t.Errorf("%s: %d of %d settlements are completed, want %d: %v", id, completed, len(s.Settlements), want, err)
+			t.Errorf("%s: got %d completed of %d settlements, want %d: %v", id, completed, len(s.Settlements), want, err)
 			return
 		}
 	}

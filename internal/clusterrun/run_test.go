@@ -15,22 +15,22 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// plan is what a run does.
+// plan holds the parameters of a run.
 type plan struct {
 	seed   uint64
 	nodes  int
 	talks  int
-	total  time.Duration // Of the faults.
-	think  time.Duration // Between two messages of a conversation, about.
+	total  time.Duration // duration of the faults
+	think  time.Duration // mean pause between two messages of a conversation
 	strict bool
 	// answers replaces answers of the bucket from the first fault to the end of the last one.
 	answers bool
 }
 
-// shortRun is how long faults go on in a run of the list.
+// shortRun is the duration of the faults in a run of the list.
 const shortRun = 25 * time.Second
 
-// newPlan fills in what the flags and the seed say.
+// newPlan returns the plan of the flags and a seed.
 func newPlan(seed uint64) plan {
 	p := plan{seed: seed, nodes: *nodesFlag, talks: sample.Of(12, 6), total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
 	if *longFlag {
@@ -45,8 +45,7 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// TestClusterRun is the cluster run. Nodes wait most of the time, so several runs go on at
-// once.
+// Nodes wait most of the time, so several runs are concurrent.
 func TestClusterRun(t *testing.T) {
 	t.Parallel()
 	for _, seed := range seeds(t) {
@@ -57,8 +56,8 @@ func TestClusterRun(t *testing.T) {
 	}
 }
 
-// seeds are those of the flag, or of the list; a long run and one with the race detector
-// have the first alone.
+// seeds returns the seeds of the flag, or of the list. A long run and one with the race detector use
+// the first only.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
 	switch {
@@ -70,13 +69,12 @@ func seeds(t *testing.T) []uint64 {
 	return sample.Of(listed(t), listed(t)[:1])
 }
 
-// listed are the seeds of the list.
 func listed(t *testing.T) []uint64 {
 	t.Helper()
 	return schedule.Seeds(t, schedule.Lines(t, "testdata/seeds.txt")...)
 }
 
-// run is a cluster, its clients and what is broken.
+// run is a cluster with its clients and faults.
 type run struct {
 	*cluster
 	t       *testing.T
@@ -88,7 +86,7 @@ type run struct {
 	heads   []glimpse
 	sights  map[string][]noderun.Sight
 	counts  schedule.Shown
-	told    []string
+	notes   []string
 	began   time.Time
 }
 
@@ -109,12 +107,11 @@ func newRun(t *testing.T, p plan) *run {
 	return r
 }
 
-// logf notes what happens, for a person.
+// logf writes a note for humans.
 func (r *run) logf(format string, args ...any) {
-	r.told = append(r.told, fmt.Sprintf("%s +%v ", time.Now().Format("15:04:05.000"), time.Since(r.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+	r.notes = append(r.notes, fmt.Sprintf("%s +%v ", time.Now().Format("15:04:05.000"), time.Since(r.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
-// perform performs the run and checks it.
 func (r *run) perform() {
 	r.t.Helper()
 	r.playBy(r.steps)
@@ -123,8 +120,7 @@ func (r *run) perform() {
 	}
 }
 
-// playBy performs steps, which report whether they came to their end, and checks what
-// they leave.
+// playBy performs steps, which report whether they completed, and checks the result.
 func (r *run) playBy(steps func(context.Context) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -141,19 +137,19 @@ func (r *run) playBy(steps func(context.Context) bool) {
 	<-watching
 	r.close()
 	r.client.Client.Close()
-	if s := r.strangers(); len(s) > 0 {
+	if s := r.untrustedCallers(); len(s) > 0 {
 		r.Fail("calls between nodes came from %v, not from an address of a node", s)
 	}
-	story := strings.Join(r.told, "\n") + "\nepochs:\n" + r.watcher.String()
+	logView := strings.Join(r.notes, "\n") + "\nepochs:\n" + r.watcher.String()
 	if flaws := r.All(); len(flaws) > 0 {
 		const most = 20
-		r.t.Errorf("%s\n%s\n%d flaws:\n%s", story, r.Tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+		r.t.Errorf("%s\n%s\n%d flaws:\n%s", logView, r.Tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
 		return
 	}
-	r.t.Logf("%+v\n%s", r.plan, story)
+	r.t.Logf("%+v\n%s", r.plan, logView)
 }
 
-// steps are the phases of a run. It reports whether it came to its end.
+// steps runs the phases of a run. It reports whether all completed.
 func (r *run) steps(ctx context.Context) bool {
 	r.logf("start %d nodes", r.plan.nodes)
 	if !r.Start(ctx) {
@@ -169,7 +165,7 @@ func (r *run) steps(ctx context.Context) bool {
 	return r.catchUp(ctx) && r.stop(ctx)
 }
 
-// trouble lets clients talk while faults come and go.
+// trouble runs clients during the faults.
 func (r *run) trouble(ctx context.Context) {
 	over, end := context.WithCancel(ctx)
 	reads, endReads := context.WithCancel(ctx)
@@ -186,7 +182,7 @@ func (r *run) trouble(ctx context.Context) {
 		defer close(looked)
 		r.heads = r.load.glimpses(over, r.bucket, r.plan.seed)
 	}()
-	_ = noderun.Pause(over, r.plan.think) // Conversations have begun.
+	_ = noderun.Pause(over, r.plan.think) // The conversations exist by then.
 	r.answers.Replace(0)
 	for _, f := range r.faults {
 		if _ = noderun.Pause(over, f.Before); r.Any() {
@@ -194,23 +190,23 @@ func (r *run) trouble(ctx context.Context) {
 		}
 		r.logf("%v", f)
 		r.inject(ctx, f)
-		r.logf("mended")
+		r.logf("fault ended")
 	}
 	r.answers.Pass()
 	r.passed.Store(true)
 	r.Await(ctx)
 	end()
-	late := time.AfterFunc(liveness, func() { giveUp(errors.New("the nodes do not answer, though nothing is broken")) })
+	late := time.AfterFunc(liveness, func() { giveUp(errors.New("no answer from the nodes after all faults ended")) })
 	<-done
 	<-looked
 	late.Stop()
-	r.logf("last answers came")
+	r.logf("last answers received")
 	endReads()
 	r.load.reading.Wait()
 }
 
-// quiet posts once more everywhere, kills a node and waits, without a request to any
-// other, until everything is settled.
+// quiet posts once more everywhere, kills a node and waits until everything is settled, without a
+// request to any other node.
 func (r *run) quiet(ctx context.Context) bool {
 	reads, endReads := context.WithCancel(ctx)
 	r.load.resume(reads)
@@ -222,19 +218,19 @@ func (r *run) quiet(ctx context.Context) bool {
 	}
 	dead := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
 	dead.Kill()
-	r.logf("killed %v for good, nobody asks for anything", dead)
+	r.logf("killed %v permanently, no requests from now on", dead)
 	if len(r.nodes) == 1 {
 		dead.Want(true)
 	}
-	logs, stories := storage.NewLogs(r.bucket, nil), map[string]*story{}
+	logs, views := storage.NewLogs(r.bucket, nil), map[string]*logView{}
 	began := time.Now()
 	for {
-		owed, err := r.load.settled(ctx, logs, stories)
+		unsettled, err := r.load.settled(ctx, logs, views)
 		if err != nil {
 			r.Fail("read the logs: %v", err)
 			return false
 		}
-		if len(owed) == 0 {
+		if len(unsettled) == 0 {
 			break
 		}
 		if time.Since(began) > liveness || noderun.Pause(ctx, 200*time.Millisecond) != nil {
@@ -243,16 +239,16 @@ func (r *run) quiet(ctx context.Context) bool {
 					p.Quit()
 				}
 			}
-			r.Fail("%d messages are not settled without traffic: %q", len(owed), owed[:min(len(owed), 10)])
+			r.Fail("%d messages are not settled without traffic: %q", len(unsettled), unsettled[:min(len(unsettled), 10)])
 			return false
 		}
 	}
-	r.logf("all is settled after %v", time.Since(began).Round(time.Millisecond))
+	r.logf("all settled after %v", time.Since(began).Round(time.Millisecond))
 	dead.Want(true)
 	return r.Await(ctx)
 }
 
-// catchUp lets readers read to the head, and reads everything anew at every node.
+// catchUp waits until readers reach the head, and reads everything anew at every node.
 func (r *run) catchUp(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, liveness)
 	defer cancel()
@@ -277,20 +273,20 @@ func (r *run) catchUp(ctx context.Context) bool {
 		}
 		r.counts["conversations"] = i + 1
 	}
-	r.logf("all have read everything")
+	r.logf("all readers are at the head")
 	return true
 }
 
 // fresh reads a conversation from its beginning at a node.
 func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
-	s := noderun.Sight{Who: fmt.Sprintf("a fresh read at %v", n), From: conversation.Start, To: conversation.Start}
+	s := noderun.Sight{Name: fmt.Sprintf("a fresh read at %v", n), From: conversation.Start, To: conversation.Start}
 	for {
 		seen, chunks, err := r.client.updates(ctx, n, k.id, s.To)
 		if err != nil && !noderun.Broken(err) && noderun.Pause(ctx, 50*time.Millisecond) == nil {
 			continue // It has just become a member.
 		}
 		if err != nil {
-			r.Fail("%s: %s: %v", k.id, s.Who, err)
+			r.Fail("%s: %s: %v", k.id, s.Name, err)
 			return false
 		}
 		k.looks = append(k.looks, seen)
@@ -302,7 +298,7 @@ func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
 	}
 }
 
-// stop ends all nodes in order and lets the program look at what they leave.
+// stop shuts down all nodes and runs the program's checks over their data.
 func (r *run) stop(ctx context.Context) bool {
 	for _, n := range r.nodes {
 		n.Leave()
@@ -325,7 +321,7 @@ func (r *run) audit(ctx context.Context) {
 			r.Fail("%s: read the log: %v", k.id, err)
 			continue
 		}
-		e := &evidence{story: s, sights: r.sights[k.id]}
+		e := &evidence{logView: s, sights: r.sights[k.id]}
 		e.history = history{
 			ID: k.id, Order: s.Order, Sent: k.sent, Looks: k.looks, Strict: r.plan.strict, Windows: r.watcher.changes(), Stale: heartbeat,
 			Limit: liveness,
@@ -351,8 +347,8 @@ func (r *run) audit(ctx context.Context) {
 	r.logf("%v", r.counts)
 }
 
-// count adds a conversation to the numbers.
-func (r *run) count(k *talk, s *story) {
+// count adds a conversation to the counts.
+func (r *run) count(k *talk, s *logView) {
 	for _, m := range k.sent {
 		r.counts["tries"] += m.Tries
 		if m.Receipt != nil && m.Receipt.Deduplicated {

@@ -18,14 +18,14 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// stranger is somebody at the port between nodes who is not a node.
-type stranger struct {
+// untrusted is a caller at the port between nodes that is not a node.
+type untrusted struct {
 	t    *testing.T
-	ip   string // Its own, so that the log of the node tells it from others.
+	ip   string // a separate address identifies it in the log of the node
 	node *node
 }
 
-func (s *stranger) dial() net.Conn {
+func (s *untrusted) dial() net.Conn {
 	s.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(s.ip)}}
 	c, err := d.DialContext(s.t.Context(), "tcp", s.node.peers)
@@ -37,19 +37,19 @@ func (s *stranger) dial() net.Conn {
 	return c
 }
 
-// says sends bytes and waits until the node has ended the connection.
-func (s *stranger) says(c net.Conn, data []byte) {
+// sends sends bytes and waits until the node has closed the connection.
+func (s *untrusted) sends(c net.Conn, data []byte) {
 	s.t.Helper()
 	_, _ = c.Write(data) // It may be refused before it was sent.
 	answer, err := io.ReadAll(c)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		s.t.Errorf("the node still listens, and has said %q", answer)
+		s.t.Errorf("node keeps the connection open and sent %q", answer)
 	}
 }
 
-// config is how the stranger speaks TLS. It trusts anybody.
-func (s *stranger) config(pairs ...keyPair) *tls.Config {
+// config returns the TLS configuration of the caller. It trusts any peer.
+func (s *untrusted) config(pairs ...keyPair) *tls.Config {
 	s.t.Helper()
 	c := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, ServerName: clusterName}
 	for _, p := range pairs {
@@ -62,8 +62,8 @@ func (s *stranger) config(pairs ...keyPair) *tls.Config {
 	return c
 }
 
-// knocks shakes hands, and expects to be shown the door then or at the first word.
-func (s *stranger) knocks(pairs ...keyPair) {
+// handshakes performs a handshake, and expects a refusal of the handshake or of the first bytes.
+func (s *untrusted) handshakes(pairs ...keyPair) {
 	s.t.Helper()
 	c := tls.Client(s.dial(), s.config(pairs...))
 	if err := c.HandshakeContext(s.t.Context()); err != nil {
@@ -71,12 +71,12 @@ func (s *stranger) knocks(pairs ...keyPair) {
 	}
 	var answer [1]byte
 	if n, err := c.Read(answer[:]); err == nil {
-		s.t.Errorf("a node talks to somebody whom it cannot know: %d bytes", n)
+		s.t.Errorf("node sent %d bytes to an untrusted peer", n)
 	}
 }
 
 // calls makes a call with the certificate of a node and expects a refusal.
-func (s *stranger) calls(pair keyPair, method string, frame []byte, open bool) {
+func (s *untrusted) calls(pair keyPair, method string, frame []byte, open bool) {
 	s.t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -99,7 +99,7 @@ func (s *stranger) calls(pair keyPair, method string, frame []byte, open bool) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		_, _ = end.Write(frame) // Nobody may read all of it.
+		_, _ = end.Write(frame) // The node may not read all of it.
 		if !open {
 			end.Close()
 		}
@@ -110,63 +110,62 @@ func (s *stranger) calls(pair keyPair, method string, frame []byte, open bool) {
 	}()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return // Refused all the same.
+		return // also a refusal
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // The trailer says it.
+	_, _ = io.Copy(io.Discard, resp.Body) // The trailer has the status.
 	status := resp.Header.Get("Grpc-Status") + resp.Trailer.Get("Grpc-Status")
 	if resp.StatusCode == http.StatusOK && (status == "0" || status == "") {
-		s.t.Errorf("%s is answered with %v, grpc-status %q", method, resp.Status, status)
+		s.t.Errorf("%s: got %v, grpc-status %q, want a refusal", method, resp.Status, status)
 	}
 }
 
-// frame is a message of gRPC that says it has so many bytes.
+// frame returns a gRPC message with a length prefix of size.
 func frame(size uint32, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, size), data...)
 }
 
-// noise is the same bytes at every run.
+// noise returns fixed pseudo-random bytes.
 func noise(n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // It never fails.
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
 }
 
 const receive = "/remote.Remoting/Receive"
 
-// attacks are what strangers try, by names.
-func attacks(t *testing.T, ca *authority, own keyPair) map[string]func(s *stranger) {
+// attacks returns the attacks by name.
+func attacks(t *testing.T, ca *authority, own keyPair) map[string]func(s *untrusted) {
 	t.Helper()
 	other := newAuthority(t)
 	foreign, nameless := other.sign(t, "foreign", clusterName), ca.sign(t, "nameless", "somebody")
-	tlsSays := func(s *stranger, data []byte) {
+	tlsSends := func(s *untrusted, data []byte) {
 		c := tls.Client(s.dial(), s.config(own))
 		if err := c.HandshakeContext(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
-		s.says(c, data)
+		s.sends(c, data)
 	}
-	return map[string]func(s *stranger){
-		"noise":                            func(s *stranger) { s.says(s.dial(), noise(1<<20)) },
-		"plain HTTP":                       func(s *stranger) { s.says(s.dial(), []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")) },
-		"plain gRPC":                       func(s *stranger) { s.says(s.dial(), []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) },
-		"it hangs up at once":              func(s *stranger) { s.dial().Close() },
-		"no certificate":                   func(s *stranger) { s.knocks() },
-		"another authority":                func(s *stranger) { s.knocks(foreign) },
-		"the name of another":              func(s *stranger) { s.knocks(nameless) },
-		"a member that talks noise":        func(s *stranger) { tlsSays(s, noise(1<<10)) },
-		"a member that breaks HTTP/2":      func(s *stranger) { tlsSays(s, append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), noise(1<<10)...)) },
-		"a member that makes unary calls":  func(s *stranger) { s.calls(own, "/remote.Remoting/ListProcesses", frame(0, nil), false) },
-		"a member that calls what is not":  func(s *stranger) { s.calls(own, "/remote.Remoting/Nothing", frame(0, nil), false) },
-		"a member with an oversized frame": func(s *stranger) { s.calls(own, receive, frame(1<<31, noise(1<<10)), true) },
-		"a member with a frame of noise":   func(s *stranger) { s.calls(own, receive, frame(1<<10, noise(1<<10)), true) },
-		"a member with an empty frame":     func(s *stranger) { s.calls(own, receive, frame(0, nil), true) },
+	return map[string]func(s *untrusted){
+		"noise":                                 func(s *untrusted) { s.sends(s.dial(), noise(1<<20)) },
+		"plain HTTP":                            func(s *untrusted) { s.sends(s.dial(), []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")) },
+		"plain gRPC":                            func(s *untrusted) { s.sends(s.dial(), []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) },
+		"closes at once":                        func(s *untrusted) { s.dial().Close() },
+		"no certificate":                        func(s *untrusted) { s.handshakes() },
+		"another authority":                     func(s *untrusted) { s.handshakes(foreign) },
+		"the name of another":                   func(s *untrusted) { s.handshakes(nameless) },
+		"a member that sends noise":             func(s *untrusted) { tlsSends(s, noise(1<<10)) },
+		"a member that breaks HTTP/2":           func(s *untrusted) { tlsSends(s, append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), noise(1<<10)...)) },
+		"a member that makes unary calls":       func(s *untrusted) { s.calls(own, "/remote.Remoting/ListProcesses", frame(0, nil), false) },
+		"a member that calls an unknown method": func(s *untrusted) { s.calls(own, "/remote.Remoting/Nothing", frame(0, nil), false) },
+		"a member with an oversized frame":      func(s *untrusted) { s.calls(own, receive, frame(1<<31, noise(1<<10)), true) },
+		"a member with a frame of noise":        func(s *untrusted) { s.calls(own, receive, frame(1<<10, noise(1<<10)), true) },
+		"a member with an empty frame":          func(s *untrusted) { s.calls(own, receive, frame(0, nil), true) },
 	}
 }
 
-// TestStrangers lets everybody knock at the port between nodes who should not be let
-// in. The node says so, once each, and goes on.
-func TestStrangers(t *testing.T) {
+// Foreign callers try to get in at the port between nodes. The node logs each once, and goes on.
+func TestUntrustedPeers(t *testing.T) {
 	file := program(t)
 	c := newCluster(t, clusterOptions{nodes: 2, sound: true, program: func(int) string { return file }})
 	if !c.Start(t.Context()) {
@@ -179,7 +178,7 @@ func TestStrangers(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 1))
 	lines := map[string]*regexp.Regexp{}
 	for name, attack := range attacks(t, c.ca, c.ca.sign(t, "stolen", clusterName)) {
-		s := &stranger{node: target, ip: fmt.Sprintf("127.0.0.%d", 101+len(lines))}
+		s := &untrusted{node: target, ip: fmt.Sprintf("127.0.0.%d", 101+len(lines))}
 		line := regexp.MustCompile(`(?m)^.*level=WARN msg="peer refused" remote=` + regexp.QuoteMeta(s.ip) + `:.*$`)
 		lines[name] = line
 		t.Run(name, func(t *testing.T) {
@@ -187,18 +186,18 @@ func TestStrangers(t *testing.T) {
 			attack(s)
 			for began := time.Now(); len(line.FindAll(p.Printed(), -1)) == 0; {
 				if time.Since(began) > liveness/4 || noderun.Pause(t.Context(), 10*time.Millisecond) != nil {
-					t.Errorf("no line of the log tells of it:\n%s", p.Printed())
+					t.Errorf("no log line about it:\n%s", p.Printed())
 					break
 				}
 			}
 			m := newSent("after-"+s.ip, "tokens=2")
 			if err := client.send(t.Context(), dice, "stranger", m); err != nil || m.Receipt == nil {
-				t.Errorf("a message after it: %v", err)
+				t.Errorf("send message afterwards: %v", err)
 			}
 		})
 	}
 	if now := target.Running(); now != p {
-		t.Errorf("the node has ended")
+		t.Errorf("node ended")
 	}
 	for _, n := range c.nodes {
 		n.Leave()
@@ -206,7 +205,7 @@ func TestStrangers(t *testing.T) {
 	c.close()
 	for name, line := range lines {
 		if got := line.FindAllString(string(p.Printed()), -1); len(got) > 1 {
-			t.Errorf("%s: %d lines of the log, want one:\n%s", name, len(got), strings.Join(got, "\n"))
+			t.Errorf("%s: %d log lines, want 1:\n%s", name, len(got), strings.Join(got, "\n"))
 		}
 	}
 	if flaws := c.All(); len(flaws) > 0 {

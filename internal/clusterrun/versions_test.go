@@ -27,29 +27,29 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// nextNoted is a type that must be understood and that only the newer version knows.
+// nextNoted is a record type that must be understood and that only the newer version knows.
 const nextNoted = "next_noted"
 
-// Numbers of messages, of which any may be noted, and of which all have to be.
+// Numbers of messages: any number whileLeaving may be noted, all numbers onceAlone must be.
 const (
 	whileLeaving = 3
 	onceAlone    = 4
 )
 
-// versions is a cluster of two nodes, of which one runs the version after this one. It
-// is the first, whose program looks at what is left in the end.
+// versions is a cluster of two nodes, of which the first runs the next version. Its program checks the
+// data at the end.
 type versions struct {
 	*run
 	newer, older *node
-	member       string // Who the older one is in the table.
+	member       string // id of the older node in the membership table
 	logs         *storage.Logs
-	stories      map[string]*story
-	byHand       map[conversation.SubmissionID]bool // Noted by this test.
+	views        map[string]*logView
+	byHand       map[conversation.SubmissionID]bool // noted by this test
 }
 
-// TestTwoVersions runs two versions side by side. The newer one writes nothing that the
-// older one cannot read. What somebody else has written is refused by the older one and
-// served once that has left.
+// Two versions run in one cluster. The newer one writes nothing that the older one cannot read. A
+// record of the newer version from elsewhere is refused by the older one and served once that has
+// left.
 func TestTwoVersions(t *testing.T) {
 	t.Parallel()
 	now, next := program(t), proc.Program(t, "cmd/parley", sample.Raced(), "nextversion")
@@ -60,14 +60,14 @@ func TestTwoVersions(t *testing.T) {
 			sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
 		},
 		newer: c.nodes[0], older: c.nodes[1], logs: storage.NewLogs(c.bucket, nil),
-		stories: map[string]*story{}, byHand: map[conversation.SubmissionID]bool{},
+		views: map[string]*logView{}, byHand: map[conversation.SubmissionID]bool{},
 	}
 	c.logf = v.logf
 	v.load = newLoad(v.client, 0, 0, 0)
 	v.playBy(v.steps)
 }
 
-// steps are what the test does. It reports whether it came to its end.
+// steps runs the test. It reports whether all steps completed.
 func (v *versions) steps(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*liveness)
 	defer cancel()
@@ -75,8 +75,8 @@ func (v *versions) steps(ctx context.Context) bool {
 	v.load.read = reads
 	defer v.load.reading.Wait()
 	defer endReads()
-	// The newer one joins the older one. The other way round it would not know of the
-	// older one for a moment, and may have noted something long before.
+	// The newer node joins the older one. In the other order it would not know of the older one for a
+	// moment, and could have noted something before.
 	v.older.Want(true)
 	if !v.older.Await(ctx) || !v.Start(ctx) || !v.sideBySide(ctx) {
 		return false
@@ -106,7 +106,7 @@ func (v *versions) steps(ctx context.Context) bool {
 	return v.stop(ctx)
 }
 
-// until waits for something that has to happen.
+// until waits for a required event.
 func (v *versions) until(ctx context.Context, what string, done func() (bool, error)) bool {
 	for began := time.Now(); ; {
 		ok, err := done()
@@ -120,15 +120,13 @@ func (v *versions) until(ctx context.Context, what string, done func() (bool, er
 	}
 }
 
-// talk returns a new conversation.
 func (v *versions) talk(name string, alone bool) *talk {
 	k := &talk{id: "v-" + name, seed: uint64(len(v.load.talks)), alone: alone}
 	v.load.talks = append(v.load.talks, k)
 	return k
 }
 
-// everywhere posts once more in every conversation that has followers, at some of the
-// nodes.
+// everywhere posts once more in every conversation that has followers, at some of the nodes.
 func (v *versions) everywhere(ctx context.Context, n int, nodes ...*node) bool {
 	for _, k := range v.load.talks {
 		if k.alone {
@@ -141,16 +139,15 @@ func (v *versions) everywhere(ctx context.Context, n int, nodes ...*node) bool {
 	return true
 }
 
-// settle waits until all acknowledged messages are settled. It asks the bucket alone.
+// settle waits until all acknowledged messages are settled. It reads the bucket only.
 func (v *versions) settle(ctx context.Context) bool {
 	return v.until(ctx, "the settlement of all messages", func() (bool, error) {
-		owed, err := v.load.settled(ctx, v.logs, v.stories)
-		return len(owed) == 0, err
+		unsettled, err := v.load.settled(ctx, v.logs, v.views)
+		return len(unsettled) == 0, err
 	})
 }
 
-// owner returns who has listed the conversation as unsettled work of its own, nil for
-// nobody.
+// owner returns the node that has the conversation in its pending-work journal, nil for none.
 func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 	e, _, err := storage.NewestEpoch(ctx, v.cluster.bucket, 0)
 	if err != nil {
@@ -163,7 +160,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 	for _, ref := range refs {
 		j, err := storage.ReadJournal(ctx, v.cluster.bucket, ref.Member, ref.N)
 		if errors.Is(err, storage.ErrNotFound) {
-			return v.owner(ctx, k) // There is a newer one.
+			return v.owner(ctx, k) // A newer journal exists.
 		}
 		if err != nil {
 			return nil, err
@@ -183,8 +180,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 	return nil, nil
 }
 
-// begin starts a conversation whose first response waits at a gate, and returns its
-// owner.
+// begin starts a conversation whose first response blocks at a gate, and returns its owner.
 func (v *versions) begin(ctx context.Context, k *talk, gate string) (owner *node) {
 	if !v.load.say(ctx, k, k.dice(0), v.nodes, 0, "hold="+gate+" tokens=8") {
 		return nil
@@ -197,7 +193,7 @@ func (v *versions) begin(ctx context.Context, k *talk, gate string) (owner *node
 	return owner
 }
 
-// sideBySide lets both nodes own conversations, and admits at both.
+// sideBySide makes both nodes own conversations, and admits at both.
 func (v *versions) sideBySide(ctx context.Context) bool {
 	owned := map[*node]int{}
 	for i := 0; owned[v.older] < 2 || owned[v.newer] < 2; i++ {
@@ -212,8 +208,8 @@ func (v *versions) sideBySide(ctx context.Context) bool {
 	return v.unnoted(ctx) && v.everywhere(ctx, 1, v.older) && v.everywhere(ctx, 2, v.newer) && v.settle(ctx) && v.unnoted(ctx)
 }
 
-// unnoted reads all logs and fails if the newer version has noted anything while the
-// older one is a member.
+// unnoted reads all logs and fails if the newer version has noted anything while the older one is a
+// member.
 func (v *versions) unnoted(ctx context.Context) bool {
 	noted := ""
 	for _, k := range v.load.talks {
@@ -244,8 +240,8 @@ func (v *versions) unnoted(ctx context.Context) bool {
 	return !v.Any()
 }
 
-// pick returns a conversation of the older node that nobody follows; a busy one waits
-// for the gate of that name.
+// pick returns a conversation of the older node without followers. A busy one blocks at the gate of
+// that name.
 func (v *versions) pick(ctx context.Context, name string) *talk {
 	for i := 0; ; i++ {
 		k := v.talk(fmt.Sprint(name, i), true)
@@ -270,7 +266,7 @@ func (v *versions) pick(ctx context.Context, name string) *talk {
 	}
 }
 
-// skew checks what the program says of the two versions.
+// skew checks the program's output about the two versions.
 func (v *versions) skew(ctx context.Context) bool {
 	cmd := exec.CommandContext(ctx, v.older.Program, "cluster", "status", "--config", v.older.Config)
 	cmd.Env = append(os.Environ(), v.older.Env...)
@@ -287,8 +283,8 @@ func (v *versions) skew(ctx context.Context) bool {
 	return true
 }
 
-// append writes a line that the older node cannot read at the end of a log, as a node
-// would that takes the conversation over.
+// append writes a line that the older node cannot read at the end of a log, as a node does that takes
+// the conversation over.
 func (v *versions) append(ctx context.Context, k *talk) bool {
 	id := conversation.SubmissionID("sub_byhand_" + k.id)
 	v.byHand[id] = true
@@ -309,21 +305,20 @@ func (v *versions) append(ctx context.Context, k *talk) bool {
 	})
 }
 
-// writeByHand writes to an idle conversation and to a busy one, whose response may then
-// go on.
+// writeByHand writes to an idle conversation and to a busy one, and then releases the response of the
+// busy one.
 func (v *versions) writeByHand(ctx context.Context, idle, busy *talk) bool {
 	if !v.append(ctx, idle) || !v.append(ctx, busy) {
 		return false
 	}
 	v.model.Release(strings.TrimPrefix(busy.id, "v-"))
 	return v.until(ctx, "the end of the older node's writer", func() (bool, error) {
-		return v.told(busy) > 0, nil
+		return v.refusals(busy) > 0, nil
 	})
 }
 
-// told counts the errors in the log of the older node that name the type that it does
-// not know, for a conversation.
-func (v *versions) told(k *talk) (n int) {
+// refusals counts the errors in the log of the older node that name the unknown type and a conversation.
+func (v *versions) refusals(k *talk) (n int) {
 	p := v.older.Running()
 	if p == nil {
 		return 0
@@ -336,20 +331,19 @@ func (v *versions) told(k *talk) (n int) {
 	return n
 }
 
-// answer is what a node says to a request.
+// answer is a node's answer to a request.
 type answer struct {
 	Status     int
 	Code       string
 	RetryAfter bool
 }
 
-// refusal is the answer to what the older node cannot serve.
+// refusal is the answer of the older node to a request it cannot serve.
 var refusal = answer{http.StatusServiceUnavailable, string(conversation.CodeUnavailable), true}
 
-// doubt is the answer to an admission that an owner had when it stepped down.
-var doubt = answer{http.StatusServiceUnavailable, string(conversation.CodeAdmissionUnknown), true}
+// unknownOutcome is the answer to an admission in flight when its owner stepped down.
+var unknownOutcome = answer{http.StatusServiceUnavailable, string(conversation.CodeAdmissionUnknown), true}
 
-// ask sends a request once.
 func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, liveness/4)
 	defer cancel()
@@ -370,11 +364,11 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 		v.Fail("%v", err)
 	}
 	var said struct{ Error struct{ Type string } }
-	_ = json.Unmarshal(data, &said) // What is no error has no type.
+	_ = json.Unmarshal(data, &said) // An answer that is no error has no type.
 	return answer{resp.StatusCode, said.Error.Type, resp.Header.Get("Retry-After") != ""}
 }
 
-// objects returns all that is stored of a conversation.
+// objects returns all stored objects of a conversation.
 func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
 	out := map[string]string{}
 	key := newStory(k.id).Key
@@ -392,19 +386,19 @@ func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
 	return out
 }
 
-// refuse asks for what the older node cannot serve, and returns the message that was
-// not admitted.
+// refuse sends requests that the older node cannot serve, and returns the message that was not
+// admitted.
 func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 	m := newSent(k.id+".refused", "tokens=8")
 	before := v.objects(ctx, k)
 	for i := range 6 {
 		n := v.nodes[i%2]
-		// The writer that the older node still has takes the first one, and is fenced.
-		if got := v.ask(ctx, http.MethodPost, n.url(k.id), m.Body); got != refusal && (i > 0 || got != doubt) {
+		// The current writer of the older node takes the first one, and is fenced.
+		if got := v.ask(ctx, http.MethodPost, n.url(k.id), m.Body); got != refusal && (i > 0 || got != unknownOutcome) {
 			v.Fail("an admission to %s at %v is answered with %+v, want %+v", k.id, n, got, refusal)
 		}
 	}
-	if got := v.told(k); got != 1 {
+	if got := v.refusals(k); got != 1 {
 		v.Fail("%d errors in the log of %v name the type it does not know, after 6 refusals; want 1", got, v.older)
 	}
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=" + conversation.Offset(0).String(), "?view=updates&live=sse&offset=-1"} {
@@ -412,7 +406,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 			v.Fail("a read of %s%s at the older node is answered with %+v, want %+v", k.id, query, got, refusal)
 		}
 	}
-	if got := v.told(k); got != 2 {
+	if got := v.refusals(k); got != 2 {
 		v.Fail("%d errors in the log of %v name the type it does not know, after 4 reads more; want 2", got, v.older)
 	}
 	l, err := v.client.snapshot(ctx, v.newer, k.id)
@@ -429,24 +423,24 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 	if v.Any() {
 		return nil
 	}
-	v.logf("the older node has refused %s", k.id)
+	v.logf("the older node refused %s", k.id)
 	return m
 }
 
-// olderLeaves ends the older node in order while clients talk to the newer one, which
-// then takes over what is owed.
+// olderLeaves shuts down the older node while clients talk to the newer one, which then takes over the
+// pending work.
 func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 	if !v.unnoted(ctx) {
 		return false
 	}
-	if got := v.told(busy); got != 1 {
+	if got := v.refusals(busy); got != 1 {
 		v.Fail("%d errors in the log of %v name the type it does not know, for sweeps; want 1", got, v.older)
 	}
 	var leaving sync.WaitGroup
 	leaving.Go(v.older.Leave)
 	leaving.Go(func() { v.everywhere(ctx, whileLeaving, v.newer) })
 	for p := v.older.Running(); p != nil && v.unnoted(ctx); p = v.older.Running() {
-		_ = noderun.Pause(ctx, 10*time.Millisecond) // It looks again in any case.
+		_ = noderun.Pause(ctx, 10*time.Millisecond) // The loop checks again in any case.
 	}
 	leaving.Wait()
 	v.logf("the older node has left")
@@ -457,20 +451,20 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 	if v.Any() || !v.until(ctx, "the newer node's view without the older one", alone) || !v.settle(ctx) {
 		return false
 	}
-	v.logf("all is settled without a request, also in %s", busy.id)
+	v.logf("all settled without a request, also in %s", busy.id)
 	return v.until(ctx, "the end of the older node's journal", func() (bool, error) {
 		refs, err := storage.Journals(ctx, v.cluster.bucket)
 		return !slices.ContainsFunc(refs, func(r storage.JournalRef) bool { return r.Member == v.member }), err
 	})
 }
 
-// metrics are those of the newer node.
+// metrics returns the metrics of the newer node.
 func (v *versions) metrics(ctx context.Context) ([]byte, error) {
 	out, _, err := v.client.Client.Do(ctx, http.MethodGet, "http://"+v.newer.Admin+"/metrics", nil)
 	return out, err
 }
 
-// served sends again what was refused.
+// served sends the refused message again.
 func (v *versions) served(ctx context.Context, k *talk, m *sent) bool {
 	if err := v.client.sendTo(ctx, k.dice(5), []*node{v.newer}, k.id, m); err != nil || m.Receipt.Deduplicated {
 		v.Fail("the message that was refused is answered with %+v: %v", m.Receipt, err)
@@ -480,14 +474,14 @@ func (v *versions) served(ctx context.Context, k *talk, m *sent) bool {
 	return true
 }
 
-// afterwards posts once more everywhere, and checks that from then on, and not before,
-// every admission is noted.
+// afterwards posts once more everywhere, and checks that from then on, and not before, every admission
+// is noted.
 func (v *versions) afterwards(ctx context.Context) bool {
 	if !v.everywhere(ctx, onceAlone, v.newer) || !v.settle(ctx) {
 		return false
 	}
 	for _, k := range v.load.talks {
-		s := v.stories[k.id]
+		s := v.views[k.id]
 		for _, a := range s.Order {
 			alone := strings.HasSuffix(a.Key, fmt.Sprint(".", onceAlone)) || strings.HasSuffix(a.Key, ".refused")
 			if got := s.noted[a.Submission]; got != alone && !strings.HasSuffix(a.Key, fmt.Sprint(".", whileLeaving)) {

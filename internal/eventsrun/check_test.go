@@ -7,11 +7,10 @@ import (
 	"testing"
 )
 
-// shownIDs is how many ids a flaw names.
+// shownIDs is the number of ids in a flaw.
 const shownIDs = 5
 
-// compare says in what the events that are there differ from those that must be. Both are
-// sorted.
+// compare returns the differences between expected and stored events. Both are sorted.
 func compare(want, have []string) (flaws []string) {
 	var missing, extra, twice []string
 	for i := 1; i < len(have); i++ {
@@ -66,39 +65,36 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// maxLiveWrite is the most live events of one write of a node, which a busy machine lets
-// grow.
+// maxLiveWrite limits the live events in one write of a node. On a busy machine writes grow.
 const maxLiveWrite = 10_000
 
-// emission is what is known of the live events of a node that was not killed. Nothing of
-// them is under way.
+// emission holds the counts of live events of a node that was not killed, once none are in flight.
 type emission struct {
-	before, after metrics // Of its last conversations.
+	before, after metrics // around its last conversations
 	rows          liveRows
-	kills         int // How often the server of the database was killed.
+	kills         int // kills of the database server
 }
 
-// flaws says what does not add up.
+// flaws returns the contradictions between the counts.
 //
-// The highest number that the table has is the last that was emitted: of what the node
-// emitted for its last conversations nothing was dropped, and something was stored. An
-// event is counted as dropped if no write of it was acknowledged. At each kill one write of
-// the node may have landed of which nobody knows: so much more than what is counted as
-// stored may be there, and no less.
+// The highest number in the table is the last that was emitted, because the last conversations of the
+// node dropped nothing and stored something. An event counts as dropped if no write of it was
+// acknowledged. At each kill one unacknowledged write of the node may have landed. So the table may
+// have that many events more than are counted as stored, and never fewer.
 func (e emission) flaws() (flaws []string) {
 	fail := func(format string, args ...any) { flaws = append(flaws, fmt.Sprintf(format, args...)) }
 	if e.after.dropped != e.before.dropped {
-		fail("%d live events were dropped, though nothing was wrong any more", e.after.dropped-e.before.dropped)
+		fail("%d live events were dropped after the last fault", e.after.dropped-e.before.dropped)
 	}
 	if e.after.live() <= e.before.live() {
 		fail("no live events of the last conversations were stored")
 	}
 	emitted, stored, dropped := e.rows.highest+1, e.after.live(), e.after.dropped
 	if stored+dropped != emitted {
-		fail("%d live events were stored and %d dropped, want together %d, which were emitted", stored, dropped, emitted)
+		fail("%d live events stored and %d dropped, want a sum of %d as emitted", stored, dropped, emitted)
 	}
 	if e.rows.ids < stored || e.rows.ids > stored+min(dropped, e.kills*maxLiveWrite) {
-		fail("the table has %d live events, want the %d that were stored, and at most %d of the %d that were dropped",
+		fail("table has %d live events, want %d as stored, plus at most %d of %d dropped",
 			e.rows.ids, stored, e.kills*maxLiveWrite, dropped)
 	}
 	if e.rows.numbers != e.rows.ids {
@@ -118,13 +114,13 @@ func TestEmission(t *testing.T) {
 	}{
 		"as it must be":       {func(*emission) {}, ""},
 		"stored alone":        {func(e *emission) { e.rows.ids, e.rows.numbers = 70, 70 }, ""},
-		"one is not counted":  {func(e *emission) { e.rows.highest++ }, "want together 101"},
-		"one is lost":         {func(e *emission) { e.rows.ids, e.rows.numbers = 69, 69 }, "the table has 69"},
-		"too many are there":  {func(e *emission) { e.rows.ids, e.rows.numbers, e.kills = 71, 71, 0 }, "the table has 71"},
+		"one is not counted":  {func(e *emission) { e.rows.highest++ }, "want a sum of 101"},
+		"one is lost":         {func(e *emission) { e.rows.ids, e.rows.numbers = 69, 69 }, "table has 69"},
+		"too many are there":  {func(e *emission) { e.rows.ids, e.rows.numbers, e.kills = 71, 71, 0 }, "table has 71"},
 		"a number twice":      {func(e *emission) { e.rows.numbers-- }, "have 74 numbers"},
 		"dropped in the end":  {func(e *emission) { e.before.dropped-- }, "1 live events were dropped"},
 		"nothing in the end":  {func(e *emission) { e.before.stored = 170 }, "no live events of the last"},
-		"dropped, not stored": {func(e *emission) { e.after.dropped-- }, "want together 100"},
+		"dropped, not stored": {func(e *emission) { e.after.dropped-- }, "want a sum of 100"},
 	} {
 		e := good
 		c.change(&e)

@@ -11,7 +11,6 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// client sends requests to any node.
 type client struct{ *cluster }
 
 // do sends a request to one node after the other until it is answered, or ctx ends.
@@ -31,13 +30,13 @@ func (c *client) post(ctx context.Context, r *rand.Rand, id, key, text string) (
 	return receipt, nil
 }
 
-// abort ends what a conversation owes.
+// abort aborts all unsettled submissions of a conversation.
 func (c *client) abort(ctx context.Context, r *rand.Rand, id string) error {
 	_, _, err := c.do(ctx, r, http.MethodPost, id+"/abort", nil)
 	return err
 }
 
-// settled waits for the settlement of what was admitted.
+// settled waits for the settlement of a submission.
 func (c *client) settled(ctx context.Context, r *rand.Rand, id string, receipt conversation.Receipt) (conversation.Outcome, error) {
 	after := receipt.Offset.String()
 	for {

@@ -26,37 +26,36 @@ const (
 	agentName = "worker"
 	mount     = "/agents/worker"
 	database  = "parley"
-	// answerWithin bounds one answer. A held request is answered within 30 s.
+	// answerWithin bounds one answer. A long-poll is answered within 30 s.
 	answerWithin = 45 * time.Second
 )
 
-// cluster is nodes, and what they need.
+// cluster holds the nodes and their dependencies.
 type cluster struct {
 	*noderun.Fleet
 	t       *testing.T
 	dir     string
 	program string
 	env     []string
-	common  string // Of the configuration of every node.
+	common  string // shared part of the nodes' configuration
 	bucket  storage.Bucket
 	server  *clickhousetest.Own
 
 	mu    sync.Mutex
-	nodes []*node // That run.
-	all   []*node // Those that were killed included.
+	nodes []*node // running
+	all   []*node // killed ones included
 }
 
-// node is one process.
 type node struct {
 	*noderun.Node
-	member string // Its incarnation. Set once it serves.
+	member string // its incarnation, set once it serves
 	memory peak
 }
 
-// url is where a conversation is at the node.
+// url returns the URL of a conversation at the node.
 func (n *node) url(id string) string { return "http://" + n.HTTP + mount + "/" + id }
 
-// newCluster makes a cluster of which no node runs yet.
+// newCluster makes a cluster without starting a node.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	place := noderun.NewBucket(t, s3server.Versitygw(t))
@@ -91,13 +90,13 @@ func (c *cluster) start(ctx context.Context) error {
 	c.mu.Lock()
 	number := len(c.all)
 	c.mu.Unlock()
-	host := fmt.Sprintf("127.0.0.%d", 41+number) // Nobody else takes a port of it.
+	host := fmt.Sprintf("127.0.0.%d", 41+number) // No other process uses its ports.
 	ports, err := proc.FreeAddresses(host, 3)
 	if err != nil {
 		return err
 	}
 	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", number+1))
-	// A busy machine must not make a node look dead that nobody has killed.
+	// A busy machine must not make a running node look crashed.
 	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s, suspect: 10s, fence: 5s}\ndrain: {delay: 0s}\n%s", ports[0], ports[1], ports[2], c.common)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
@@ -123,20 +122,20 @@ func (c *cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// running returns the nodes that run.
+// running returns the running nodes.
 func (c *cluster) running() []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.nodes)
 }
 
-// pick returns a node that runs.
+// pick returns a running node.
 func (c *cluster) pick(r *rand.Rand) *node {
 	nodes := c.running()
 	return nodes[r.IntN(len(nodes))]
 }
 
-// kill kills a node for good.
+// kill kills a node permanently.
 func (c *cluster) kill(n *node) {
 	c.mu.Lock()
 	c.nodes = slices.DeleteFunc(c.nodes, func(o *node) bool { return o == n })
@@ -144,7 +143,7 @@ func (c *cluster) kill(n *node) {
 	n.Kill()
 }
 
-// stop ends all nodes in order and says what is wrong with any.
+// stop shuts down all nodes and reports their flaws.
 func (c *cluster) stop() {
 	c.Leave()
 	c.Close()
@@ -153,7 +152,7 @@ func (c *cluster) stop() {
 	}
 }
 
-// until asks again and again until it is so. What says what is missing, if it is not.
+// until polls until so returns true. The argument what describes the condition for the error.
 func until(ctx context.Context, what string, so func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("not within %v", liveness))
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// ask returns the rows that the database answers, each split at its tabs.
+// ask returns the rows of a query, each split at its tabs.
 func (c *cluster) ask(ctx context.Context, query string) (rows [][]string, err error) {
 	at := url.URL{Scheme: "http", Host: c.server.HTTPAddr(), Path: "/", RawQuery: url.Values{"database": {database}, "query": {query}}.Encode()}
 	body, _, err := c.Client.Do(ctx, http.MethodGet, at.String(), nil)
@@ -25,7 +25,7 @@ func (c *cluster) ask(ctx context.Context, query string) (rows [][]string, err e
 	return rows, nil
 }
 
-// number is ask of one number.
+// number returns the single number of a query.
 func (c *cluster) number(ctx context.Context, query string) (int, error) {
 	rows, err := c.ask(ctx, query)
 	if err != nil {
@@ -37,14 +37,14 @@ func (c *cluster) number(ctx context.Context, query string) (int, error) {
 	return strconv.Atoi(rows[0][0])
 }
 
-// liveRows is what the database has of the live events of one node.
+// liveRows describes the live events of one node in the database.
 type liveRows struct {
-	ids     int // Distinct.
-	numbers int // Distinct.
-	highest int // Of the numbers, -1 if there are none.
+	ids     int // distinct
+	numbers int // distinct
+	highest int // of the numbers, -1 if there are none
 }
 
-// liveOf asks for the live events of all nodes, by their incarnations.
+// liveOf returns the live events of all nodes by incarnation.
 func (c *cluster) liveOf(ctx context.Context) (map[string]liveRows, error) {
 	rows, err := c.ask(ctx, "SELECT splitByChar('/', event_id)[2], uniqExact(event_id), uniqExact(splitByChar('/', event_id)[3]), max(toInt64(splitByChar('/', event_id)[3]))"+
 		" FROM events_raw WHERE live GROUP BY 1")
@@ -64,7 +64,7 @@ func (c *cluster) liveOf(ctx context.Context) (map[string]liveRows, error) {
 	return out, nil
 }
 
-// durable reads the durable events of a conversation back, as JSON.
+// durable reads the durable events of a conversation from the database, as JSON.
 func durable(ctx context.Context, db *clickhouse.Database, at conversation.Address) (lines []string, err error) {
 	for e, err := range db.Events(ctx, clickhouse.Filter{Agent: at.Agent, Instance: at.ID}) {
 		if err != nil {

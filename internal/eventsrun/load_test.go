@@ -15,21 +15,20 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// talk is a conversation. One client has it at a time.
+// talk is a conversation. One client uses it at a time.
 type talk struct {
 	id   string
 	rand *rand.Rand
 	sent int
 }
 
-// message is what a client sends.
 type message struct {
 	key, text string
 	abort     bool
-	events    int // Durable events that it makes at least.
+	events    int // minimum number of its durable events
 }
 
-// next decides what is sent next.
+// next chooses the next message.
 func (k *talk) next() message {
 	r := k.rand
 	m := message{key: fmt.Sprintf("%s.%d", k.id, k.sent), events: 10}
@@ -43,20 +42,20 @@ func (k *talk) next() message {
 		}
 	}
 	switch r.IntN(10) {
-	case 0: // A call that is refused at first.
+	case 0: // A model call that is refused once.
 		words = append(words, "status=503 times=1")
 		calls()
 		words = append(words, "then reasoning=3 tokens=10")
-	case 1: // One that breaks off.
+	case 1: // A model call that breaks off.
 		words = append(words, []string{"fail=3 times=1", "truncate=3 times=1"}[r.IntN(2)])
 		calls()
 		words = append(words, "then tokens=10")
-	case 2: // Work that is ended.
+	case 2: // A message that is aborted.
 		m.abort = true
 		calls()
 		m.events = 6 // It may end before its calls.
 		words = append(words, "then tokens=3 hang=0")
-	case 3: // A task of somebody else.
+	case 3: // A task of a subagent.
 		words = append(words, fmt.Sprintf(`tool=task {"agent":"helper","prompt":"tokens=%d"} then tokens=5`, 1+r.IntN(9)))
 	case 4, 5: // Two steps.
 		calls()
@@ -71,20 +70,20 @@ func (k *talk) next() message {
 	return m
 }
 
-// load is what clients do.
+// load runs the clients.
 type load struct {
 	client  *client
 	clients int
-	think   time.Duration // Of a client between two messages.
-	idle    chan *talk    // With nobody.
+	think   time.Duration // pause of a client between two messages
+	idle    chan *talk    // without a client
 
 	mu     sync.Mutex
 	rounds []round
-	events int // Durable events that what has settled makes at least.
-	begun  int // Conversations.
+	events int // minimum number of durable events of settled messages
+	begun  int // conversations
 }
 
-// round is a message that a client saw settle.
+// round is a message whose settlement a client received.
 type round struct {
 	client   int
 	from, to time.Time
@@ -103,8 +102,7 @@ func newTalk(seed uint64, i int) *talk {
 	return &talk{id: fmt.Sprintf("t%d-%d", seed, i), rand: rand.New(rand.NewPCG(seed, uint64(i)))}
 }
 
-// run lets clients post until over ends; what is under way then still settles, or ctx
-// ends.
+// run posts until over ends. Messages in flight then still settle, or ctx ends.
 func (l *load) run(ctx, over context.Context) error {
 	errs := make([]error, l.clients)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -113,7 +111,7 @@ func (l *load) run(ctx, over context.Context) error {
 	for i := range l.clients {
 		wg.Go(func() {
 			for over.Err() == nil && errs[i] == nil {
-				k := <-l.idle // There are more of them than clients.
+				k := <-l.idle // There are more conversations than clients.
 				if errs[i] = l.round(ctx, i, k); errs[i] != nil {
 					cancel(errors.New("another client failed"))
 				}
@@ -131,7 +129,7 @@ func (l *load) round(ctx context.Context, client int, k *talk) error {
 	return l.say(ctx, client, k, k.next())
 }
 
-// say is round of a message.
+// say posts a message and waits for its settlement.
 func (l *load) say(ctx context.Context, client int, k *talk, m message) error {
 	begun := time.Now()
 	receipt, err := l.client.post(ctx, k.rand, k.id, m.key, m.text)
@@ -165,22 +163,21 @@ func (l *load) say(ctx context.Context, client int, k *talk, m message) error {
 	return nil
 }
 
-// made is how many durable events there are at least.
+// made returns the minimum number of durable events.
 func (l *load) made() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.events
 }
 
-// since counts the messages that were posted and settled since a moment, and the clients
-// that have had one.
+// since counts the messages posted and settled since t, and the clients that had one.
 func (l *load) since(t time.Time) (settled, clients int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return count(l.rounds, t)
 }
 
-// count is since. Rounds are in the order in which they ended.
+// count implements since. Rounds are in the order of their ends.
 func count(rounds []round, t time.Time) (settled, clients int) {
 	seen := map[int]bool{}
 	for i := len(rounds) - 1; i >= 0 && rounds[i].to.After(t); i-- {
@@ -203,8 +200,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestTheSeedDecidesWhatIsSent shows that a seed repeats its messages, and that all kinds
-// of them come.
+// A seed repeats its messages, and covers all kinds.
 func TestTheSeedDecidesWhatIsSent(t *testing.T) {
 	var all []string
 	for i := range 40 {

@@ -15,8 +15,7 @@ var (
 	programFlag = flag.String("program", "", "run this parley program in place of one that is built for the test")
 )
 
-// liveness bounds a wait for something that has to happen. It only matters when a run
-// fails.
+// liveness bounds a wait for a required event. Only failing runs reach it.
 const liveness = 3 * time.Minute
 
 // program returns the parley program, built like this test.

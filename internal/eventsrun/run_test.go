@@ -25,29 +25,28 @@ import (
 const (
 	nodes   = 3
 	outages = 3
-	// manyEvents is from where on a node runs out of memory for events.
+	// manyEvents is the number of events that exhausts a node's memory for events.
 	manyEvents = 200_000
-	// lastTalks are conversations that are begun when everything else is over, and no fewer are
-	// begun before. With so many every node has some.
+	// lastTalks is the number of conversations that begin after all others, and the minimum of those
+	// before. With so many every node has some.
 	lastTalks = 32
-	// sampled is of how many conversations the events are compared as a whole.
+	// sampled is the number of conversations whose events are compared as JSON.
 	sampled = 12
 )
 
-// run is a cluster, its clients and what becomes of them.
+// run is a cluster with its clients and its results.
 type run struct {
 	*cluster
 	events int
 	seed   uint64
 	load   *load
 	rand   *rand.Rand
-	away   atomic.Bool // Whether the server of the database is.
+	away   atomic.Bool // whether the database server is down
 	began  time.Time
-	puts   map[string]int64 // How often each export journal was written, by what is seen of its numbers.
-	gone   int              // Durable events that the killed node had shipped, just before.
+	puts   map[string]int64 // writes of each export journal, by its highest observed number
+	gone   int              // durable events shipped by the killed node, just before
 }
 
-// TestEventsRun is the run.
 func TestEventsRun(t *testing.T) {
 	r := &run{cluster: newCluster(t), events: *eventsFlag, seed: *seedFlag, puts: map[string]int64{}, began: time.Now()}
 	r.rand = rand.New(rand.NewPCG(r.seed, 0x65766e7473))
@@ -72,12 +71,11 @@ func TestEventsRun(t *testing.T) {
 	}
 }
 
-// logf notes what happens, for a person.
+// logf writes a note for humans.
 func (r *run) logf(format string, args ...any) {
 	r.t.Logf("+%-8v %s", time.Since(r.began).Round(10*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// perform performs the run and checks it.
 func (r *run) perform(ctx context.Context) error {
 	for range nodes {
 		if err := r.start(ctx); err != nil {
@@ -88,7 +86,7 @@ func (r *run) perform(ctx context.Context) error {
 	if err := r.trouble(ctx); err != nil {
 		return err
 	}
-	r.logf("%d messages are settled, nobody posts any more", len(r.load.rounds))
+	r.logf("%d messages settled, no more posts", len(r.load.rounds))
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
@@ -107,7 +105,7 @@ func (r *run) perform(ctx context.Context) error {
 	return errors.Join(r.checkDurable(ctx), r.checkLive(ctx, before))
 }
 
-// trouble lets clients post while the database comes and goes, and a node goes.
+// trouble runs clients during the outages and the loss of a node.
 func (r *run) trouble(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -123,7 +121,7 @@ func (r *run) trouble(ctx context.Context) error {
 	}()
 	var err error
 	for i := range outages {
-		// Each in a third of the first half: the nodes are to catch up while there is more.
+		// Each in a third of the first half, so that the nodes catch up while there is more.
 		at := r.events * (i*10 + 1 + r.rand.IntN(8)) / (2 * outages * 10)
 		if err = r.produce(ctx, at); err == nil {
 			err = r.outage(ctx, i)
@@ -142,8 +140,7 @@ func (r *run) trouble(ctx context.Context) error {
 	return err
 }
 
-// produce waits until so many events are made. A long run takes longer than anybody waits for
-// one thing.
+// produce waits until that many events are made. A long run exceeds the timeout of a single wait.
 func (r *run) produce(ctx context.Context, events int) error {
 	for made := r.load.made(); made < events; made = r.load.made() {
 		next := min(events, made+10_000)
@@ -154,9 +151,8 @@ func (r *run) produce(ctx context.Context, events int) error {
 	return nil
 }
 
-// outage kills the server of the database while the nodes fill it, and starts it again when
-// every client has had something settled meanwhile. The last is the long one, in which a
-// node dies.
+// outage kills the database server under load, and restarts it after every client has had a message
+// settled. In the last, long outage a node is killed.
 func (r *run) outage(ctx context.Context, i int) error {
 	if err := r.filling(ctx); err != nil {
 		return err
@@ -164,7 +160,7 @@ func (r *run) outage(ctx context.Context, i int) error {
 	r.server.Stop()
 	r.away.Store(true)
 	gone := time.Now()
-	r.logf("the database is killed")
+	r.logf("database killed")
 	least := time.Duration(500+r.rand.IntN(1500)) * time.Millisecond
 	if r.events >= manyEvents {
 		least *= 5
@@ -177,7 +173,7 @@ func (r *run) outage(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	err := until(ctx, "every client has something settled without the database", func() (bool, error) {
+	err := until(ctx, "every client has a message settled without the database", func() (bool, error) {
 		_, clients := r.load.since(gone)
 		return clients == r.load.clients, nil
 	})
@@ -185,16 +181,16 @@ func (r *run) outage(ctx context.Context, i int) error {
 		return err
 	}
 	settled, _ := r.load.since(gone)
-	r.logf("%d messages were posted and settled meanwhile, some by each of the %d clients", settled, r.load.clients)
+	r.logf("%d messages posted and settled during the outage, some by each of %d clients", settled, r.load.clients)
 	r.away.Store(false)
 	if err := r.server.Restart(ctx); err != nil {
 		return err
 	}
-	r.logf("the database is there again, after %v", time.Since(gone).Round(time.Millisecond))
+	r.logf("database restarted after %v", time.Since(gone).Round(time.Millisecond))
 	return nil
 }
 
-// filling waits until every node has stored something since it was asked first.
+// filling waits until every node has stored an event since the first scrape.
 func (r *run) filling(ctx context.Context) error {
 	before, err := r.scrapeAll(ctx)
 	if err != nil {
@@ -211,8 +207,8 @@ func (r *run) filling(ctx context.Context) error {
 	})
 }
 
-// replace kills a node that owes events of conversations that nothing else remembers, and
-// starts another.
+// replace kills a node with pending events of conversations that are recorded nowhere else, and starts
+// another.
 func (r *run) replace(ctx context.Context) error {
 	running := r.running()
 	victim := running[r.rand.IntN(len(running))]
@@ -239,11 +235,11 @@ func (r *run) replace(ctx context.Context) error {
 	r.gone = m.shipped
 	r.kill(victim)
 	err = r.start(ctx)
-	r.logf("another node serves in its place")
+	r.logf("replacement node serves")
 	return err
 }
 
-// overflow waits until a node makes events from logs: they did not fit in its memory.
+// overflow waits until a node makes events from logs because its memory for events is exhausted.
 func (r *run) overflow(ctx context.Context) error {
 	for {
 		all, err := r.scrapeAll(ctx)
@@ -261,7 +257,7 @@ func (r *run) overflow(ctx context.Context) error {
 	}
 }
 
-// listed counts what the export journals of each member list.
+// listed counts the entries of the export journals of each member.
 func (r *run) listed(ctx context.Context) (map[string]int, error) {
 	refs, err := storage.ExportJournals(ctx, r.bucket)
 	if err != nil {
@@ -272,7 +268,7 @@ func (r *run) listed(ctx context.Context) (map[string]int, error) {
 		r.puts[ref.Member+"/"+strconv.Itoa(ref.Shard)] = ref.N + 1
 		j, err := storage.ReadExportJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
 		if errors.Is(err, storage.ErrNotFound) {
-			out[ref.Member]++ // It has just been replaced: ask again.
+			out[ref.Member]++ // It was just replaced; the next poll reads it.
 			continue
 		}
 		if err != nil {
@@ -283,7 +279,7 @@ func (r *run) listed(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// busy counts what the pending-work journals of all members list.
+// busy counts the entries of the pending-work journals of all members.
 func (r *run) busy(ctx context.Context) (n int, err error) {
 	refs, err := storage.Journals(ctx, r.bucket)
 	if err != nil {
@@ -292,7 +288,7 @@ func (r *run) busy(ctx context.Context) (n int, err error) {
 	for _, ref := range refs {
 		j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.N)
 		if errors.Is(err, storage.ErrNotFound) {
-			n++ // It has just been replaced: ask again.
+			n++ // It was just replaced; the next poll reads it.
 			continue
 		}
 		if err != nil {
@@ -303,7 +299,7 @@ func (r *run) busy(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// scrapeAll reads the metrics of the nodes that run, by their incarnations.
+// scrapeAll reads the metrics of the running nodes, by incarnation.
 func (r *run) scrapeAll(ctx context.Context) (map[string]metrics, error) {
 	out := map[string]metrics{}
 	for _, n := range r.running() {
@@ -316,10 +312,9 @@ func (r *run) scrapeAll(ctx context.Context) (map[string]metrics, error) {
 	return out, nil
 }
 
-// catchUp waits until nothing is to be exported any more, live events included: what they
-// come to in the end is compared with what they had come to then. Nobody posts. A
-// conversation is in a pending-work journal until all its events are stored or an export journal
-// lists it, so the pending-work journals are looked at first.
+// catchUp waits until all events are exported, live ones included, so that the final counts can be
+// compared with those before. No client posts. A conversation is in a pending-work journal until all
+// its events are stored or an export journal lists it, so the pending-work journals are read first.
 func (r *run) catchUp(ctx context.Context) error {
 	var left string
 	err := until(ctx, "the nodes have caught up", func() (bool, error) {
@@ -350,7 +345,7 @@ func (r *run) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// lastWords lets new conversations begin, so that every node emits something.
+// lastWords begins new conversations, so that every node emits an event.
 func (r *run) lastWords(ctx context.Context) error {
 	errs := make([]error, lastTalks)
 	var wg sync.WaitGroup
@@ -415,7 +410,7 @@ func (r *run) checkDurable(ctx context.Context) error {
 	return r.checkSample(ctx, sample, want)
 }
 
-// sample chooses conversations whose events are compared as a whole.
+// sample chooses conversations whose events are compared as JSON.
 func (r *run) sample() (out []conversation.Address) {
 	for range sampled {
 		out = append(out, conversation.Address{Agent: agentName, ID: newTalk(r.seed, r.rand.IntN(min(cap(r.load.idle), r.load.begun))).id})
@@ -424,22 +419,22 @@ func (r *run) sample() (out []conversation.Address) {
 	return slices.Compact(out)
 }
 
-// checkSettlements checks that the logs settle every message once that a client saw
-// settle, and no other.
+// checkSettlements checks that the logs settle each message once, and exactly those whose settlement a
+// client received.
 func (r *run) checkSettlements(want *truth) {
 	sum := 0
 	for _, n := range want.settlements {
 		sum += n
 	}
 	if sum != len(r.load.rounds) {
-		r.t.Errorf("the logs have %d settlements, clients have seen %d", sum, len(r.load.rounds))
+		r.t.Errorf("logs have %d settlements, clients received %d", sum, len(r.load.rounds))
 	}
 	if len(want.settlements) != r.load.begun {
-		r.t.Errorf("the bucket has %d conversations, clients have begun %d", len(want.settlements), r.load.begun)
+		r.t.Errorf("bucket has %d conversations, clients began %d", len(want.settlements), r.load.begun)
 	}
 }
 
-// checkSample compares what is read back of some conversations with their logs.
+// checkSample compares the stored events of some conversations with their logs.
 func (r *run) checkSample(ctx context.Context, sample []conversation.Address, want *truth) error {
 	db, err := clickhouse.Open(ctx, clickhouse.Options{Addresses: []string{r.server.Addr()}, Database: database})
 	if err != nil {
@@ -460,12 +455,12 @@ func (r *run) checkSample(ctx context.Context, sample []conversation.Address, wa
 	if n == 0 {
 		r.t.Error("the sample has no events")
 	}
-	r.logf("%d events of %d conversations are the same to the byte", n, len(sample))
+	r.logf("%d events of %d conversations are equal", n, len(sample))
 	return nil
 }
 
-// checkLive checks the live events of the nodes that were not killed, as soon as the last
-// of them are stored.
+// checkLive checks the live events of the nodes that were not killed, once the last of them are
+// stored.
 func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 	var flaws, told []string
 	err := until(ctx, "the live events of all nodes add up", func() (bool, error) {
@@ -486,10 +481,10 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 			told = append(told, fmt.Sprintf("%v emitted %d live events: %d are stored, %d dropped, the table has %d; %d writes failed",
 				n, e.rows.highest+1, e.after.live(), e.after.dropped, e.rows.ids, e.after.fails))
 			if e.after.lost != 0 {
-				return false, fmt.Errorf("%v has given up logs: %+v", n, e.after)
+				return false, fmt.Errorf("%v has abandoned logs: %+v", n, e.after)
 			}
 			if e.after.failing {
-				flaws = append(flaws, fmt.Sprintf("%v: its sink fails", n))
+				flaws = append(flaws, fmt.Sprintf("%v: sink is failing", n))
 			}
 		}
 		return len(flaws) == 0, nil
@@ -503,7 +498,7 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 	return nil
 }
 
-// checkMemory checks what the nodes had in memory.
+// checkMemory checks the memory peaks of the nodes.
 func (r *run) checkMemory() {
 	bound := boundMiB
 	if sample.Raced() {
@@ -511,16 +506,16 @@ func (r *run) checkMemory() {
 	}
 	for _, n := range r.all {
 		away, here := n.memory.of(true), n.memory.of(false)
-		r.logf("%v had %d MiB resident at most, %d without the database", n, max(away, here), away)
+		r.logf("%v: peak RSS %d MiB, %d without the database", n, max(away, here), away)
 		if max(away, here) > bound {
-			r.t.Errorf("%v had %d MiB resident, want at most %d", n, max(away, here), bound)
+			r.t.Errorf("%v: peak RSS %d MiB, want at most %d", n, max(away, here), bound)
 		}
 	}
 	var puts int64
 	for _, n := range r.puts {
 		puts += n
 	}
-	r.logf("export journals were written %d times, by what is seen of their numbers", puts)
+	r.logf("export journals were written about %d times", puts)
 	if puts == 0 {
 		r.t.Error("no export journal was written")
 	}

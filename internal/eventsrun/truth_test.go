@@ -13,18 +13,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// readers is how many logs are read at once.
+// readers is the number of logs read concurrently.
 const readers = 8
 
-// truth is what the logs say.
+// truth holds the events and settlements of the logs.
 type truth struct {
 	mu          sync.Mutex
-	ids         []string                      // Of durable events, sorted in the end.
-	settlements map[conversation.Key]int      // Of all conversations that there are.
-	shown       map[conversation.Key][]string // The events of some, as JSON.
+	ids         []string                      // of durable events, sorted at the end
+	settlements map[conversation.Key]int      // of all conversations
+	shown       map[conversation.Key][]string // the events of some, as JSON
 }
 
-// readTruth reads the logs of all conversations of a bucket. Of some it keeps the events.
+// readTruth reads the logs of all conversations of a bucket. It keeps the events of those in shown.
 func readTruth(ctx context.Context, bucket storage.Bucket, shown []conversation.Key) (*truth, error) {
 	t := &truth{settlements: map[conversation.Key]int{}, shown: map[conversation.Key][]string{}}
 	for _, key := range shown {
@@ -55,7 +55,7 @@ func readTruth(ctx context.Context, bucket storage.Bucket, shown []conversation.
 	return t, errors.Join(errs...)
 }
 
-// read makes the events of a log.
+// read projects the events of a log.
 func (t *truth) read(ctx context.Context, logs *storage.Logs, key conversation.Key) error {
 	src := observability.Source{Key: key}
 	t.mu.Lock()
@@ -107,7 +107,7 @@ func conversations(ctx context.Context, b storage.Bucket) (keys []conversation.K
 	}
 	for _, shard := range shards {
 		if len(shard) != len("ab/") {
-			continue // Not of conversations.
+			continue // another kind of folder
 		}
 		found, err := folders(ctx, b, shard)
 		if err != nil {
@@ -120,7 +120,7 @@ func conversations(ctx context.Context, b storage.Bucket) (keys []conversation.K
 	return keys, nil
 }
 
-// folders lists what is directly below a prefix.
+// folders lists the folders directly below a prefix.
 func folders(ctx context.Context, b storage.Bucket, prefix string) (all []string, err error) {
 	q := storage.ListQuery{Prefix: prefix, Delimiter: "/"}
 	for {
@@ -133,7 +133,7 @@ func folders(ctx context.Context, b storage.Bucket, prefix string) (all []string
 			return all, nil
 		}
 		if len(page.Prefixes) == 0 {
-			return nil, fmt.Errorf("list %q: a page of keys alone", prefix)
+			return nil, fmt.Errorf("list %q: page without prefixes", prefix)
 		}
 		// Everything below a folder sorts before this.
 		q.After = strings.TrimSuffix(page.Prefixes[len(page.Prefixes)-1], "/") + "0"

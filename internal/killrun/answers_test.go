@@ -10,13 +10,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// allAnswers is for how long every answer is replaced, in the first cycle of a run.
+// allAnswers is the period in which every answer is replaced, in the first cycle of a run.
 const allAnswers = 10 * time.Second
 
-// TestKillRunAnswers is the kill run over S3 servers whose answers a proxy replaces: errors
-// and pages with a status of success, halves, other bytes. Nothing acknowledged is lost, no
-// server ends by itself once it serves, no answer but 503 is a refusal, and no conversation is quarantined.
-// Every second server starts under these answers. A start that gives up is repeated.
+// A proxy replaces answers of the S3 server: errors and pages with a status of success, truncated and
+// corrupt bodies. Nothing acknowledged is lost, no server ends by itself once it serves, the only
+// refusal is 503, and no conversation is quarantined. Every second server starts under these answers.
+// A failed start is repeated.
 func TestKillRunAnswers(t *testing.T) {
 	s3server.Each(t, func(t *testing.T, s *s3server.Server) {
 		began, cycles := time.Now(), 0
@@ -28,7 +28,6 @@ func TestKillRunAnswers(t *testing.T) {
 	})
 }
 
-// killUnderAnswers is one run.
 func killUnderAnswers(t *testing.T, s *s3server.Server, seeds []uint64) {
 	store := noderun.NewBucket(t, s)
 	a := s3server.NewAnswers(t, store.Endpoint, seeds[0])
@@ -49,8 +48,8 @@ func killUnderAnswers(t *testing.T, s *s3server.Server, seeds []uint64) {
 		t.Fatal(err)
 	}
 	defer closeBucket()
-	if aside, err := storage.ListQuarantine(t.Context(), bucket); err != nil || len(aside) > 0 {
-		t.Errorf("got %v quarantined, %v, want none; seeds %v", aside, err, seeds)
+	if quarantined, err := storage.ListQuarantine(t.Context(), bucket); err != nil || len(quarantined) > 0 {
+		t.Errorf("got %v quarantined, %v, want none; seeds %v", quarantined, err, seeds)
 	}
 	counts := a.Replaced()
 	t.Logf("answers replaced: %v\n%s", counts, rep)
@@ -62,8 +61,8 @@ func killUnderAnswers(t *testing.T, s *s3server.Server, seeds []uint64) {
 // startsUnderAnswers reports whether answers are replaced when the server of a cycle starts.
 func startsUnderAnswers(cycle int) bool { return cycle%2 == 1 }
 
-// laterKill is a kill while the server runs: what starts does so over a store that is well.
-// In the first cycle it waits until all answers have been replaced for a while.
+// laterKill moves a kill to a serving server: it starts with a store that answers well. In the first
+// cycle it waits until all answers have been replaced for a while.
 func laterKill(i int, k kill) kill {
 	switch {
 	case i == 0:

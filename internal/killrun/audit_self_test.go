@@ -20,14 +20,14 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// forgery is evidence with one thing wrong.
+// forgery is evidence with one flaw.
 type forgery struct {
 	name string
-	tell string // Part of what the audit has to say.
+	want string // expected part of a flaw
 	make func(t *testing.T, e *evidence)
 }
 
-// first returns the first conversation of the evidence with a reader that saw a lot.
+// first returns the first conversation whose reader has many chunks.
 func first(e *evidence) *talkEvidence {
 	n := slices.IndexFunc(e.talks, func(k talkEvidence) bool { return len(k.reads) > 0 && len(k.reads[0].Chunks) > 4 })
 	return &e.talks[n]
@@ -53,11 +53,11 @@ func forgeries() []forgery {
 		}
 	}
 	return []forgery{
-		{"a chunk is missing", "where the log shows", seen(func(s []noderun.Chunk) []noderun.Chunk { return slices.Delete(s, 2, 3) })},
-		{"the last chunk is missing", "never saw", seen(func(s []noderun.Chunk) []noderun.Chunk { return s[:len(s)-1] })},
-		{"a chunk came twice", "where the log shows", seen(func(s []noderun.Chunk) []noderun.Chunk { return slices.Insert(s, 3, s[2]) })},
-		{"a chunk too many", "does not show", seen(func(s []noderun.Chunk) []noderun.Chunk { return append(s, s[len(s)-1]) })},
-		{"other words", "where the log shows", seen(func(s []noderun.Chunk) []noderun.Chunk {
+		{"a chunk is missing", "as in the log", seen(func(s []noderun.Chunk) []noderun.Chunk { return slices.Delete(s, 2, 3) })},
+		{"the last chunk is missing", " lacks ", seen(func(s []noderun.Chunk) []noderun.Chunk { return s[:len(s)-1] })},
+		{"a chunk came twice", "as in the log", seen(func(s []noderun.Chunk) []noderun.Chunk { return slices.Insert(s, 3, s[2]) })},
+		{"a chunk too many", "which is not in the log", seen(func(s []noderun.Chunk) []noderun.Chunk { return append(s, s[len(s)-1]) })},
+		{"another text", "as in the log", seen(func(s []noderun.Chunk) []noderun.Chunk {
 			s[1].Raw = bytes.Replace(s[1].Raw, []byte(`":"`), []byte(`":"x`), 1)
 			return s
 		})},
@@ -68,20 +68,20 @@ func forgeries() []forgery {
 			k := first(e)
 			k.posts = append(slices.Clone(k.posts), &post{Key: "lost", Receipt: &conversation.Receipt{}})
 		}},
-		{"a message nobody sent", "which nobody sent", func(_ *testing.T, e *evidence) { first(e).posts = nil }},
-		{"another message than was sent", "delivered", func(_ *testing.T, e *evidence) {
+		{"a message never sent", "which was never sent", func(_ *testing.T, e *evidence) { first(e).posts = nil }},
+		{"another message than was sent", ": sent ", func(_ *testing.T, e *evidence) {
 			k := first(e)
 			p := *k.posts[0]
 			p.Op.Steps = append(slices.Clone(p.Op.Steps), step{Words: 1})
 			k.posts = append([]*post{&p}, k.posts[1:]...)
 		}},
-		{"an abort that was answered is lost", "aborts are in the log", func(_ *testing.T, e *evidence) { first(e).aborts = aborts{9, 9} }},
+		{"an abort that was answered is lost", "log has ", func(_ *testing.T, e *evidence) { first(e).aborts = aborts{9, 9} }},
 		{"another snapshot", "the fold of its log", func(_ *testing.T, e *evidence) {
 			k := first(e)
 			k.snapshot = bytes.Replace(k.snapshot, []byte(`"w1`), []byte(`"w2`), 1)
 		}},
-		{"a snapshot beyond the log", "the log ends at", func(_ *testing.T, e *evidence) { first(e).offset += 1000 }},
-		{"a snapshot that is not there", "did not know it", func(_ *testing.T, e *evidence) { first(e).snapshot = nil }},
+		{"a snapshot beyond the log", "log ends at", func(_ *testing.T, e *evidence) { first(e).offset += 1000 }},
+		{"a snapshot that is not there", "unknown to the last server", func(_ *testing.T, e *evidence) { first(e).snapshot = nil }},
 		{"a call that began twice", "began 2 times", ledgerChange(func(l []ledgerLine) []ledgerLine { return append(l, l[0]) })},
 		{"a call that is in no log", "is in no log", ledgerChange(func(l []ledgerLine) []ledgerLine {
 			return append(l, ledgerLine{Call: "call_x", Began: true})
@@ -104,7 +104,7 @@ func forgeries() []forgery {
 	}
 }
 
-// ledgerChange writes another ledger.
+// ledgerChange rewrites the ledger.
 func ledgerChange(change func([]ledgerLine) []ledgerLine) func(*testing.T, *evidence) {
 	return func(t *testing.T, e *evidence) {
 		data, err := os.ReadFile(e.ledger)
@@ -134,7 +134,7 @@ func ledgerChange(change func([]ledgerLine) []ledgerLine) func(*testing.T, *evid
 	}
 }
 
-// calm is a cycle in which much happens and little is cut short.
+// calm returns a cycle with many operations and few interruptions.
 func calm() cycle {
 	steps := []step{{Words: 5, Tools: []tool{{"quick", 0}, {"note", 3}}}, {Words: 5}}
 	return cycle{
@@ -143,16 +143,14 @@ func calm() cycle {
 	}
 }
 
-// TestAuditNotices shows that the checks can fail: whatever is wrong in the
-// evidence is told.
 func TestAuditNotices(t *testing.T) {
 	r := newRun(t, noderun.Place{Dir: t.TempDir()}, []cycle{calm()})
 	e := r.perform()
 	if e == nil {
-		t.Fatal(r.story())
+		t.Fatal(r.describe())
 	}
 	if flaws, err := audit(t.Context(), e, &r.report); err != nil || len(flaws) > 0 {
-		t.Fatalf("before anything was forged: %v, %s", err, strings.Join(flaws, "\n"))
+		t.Fatalf("audit without a forgery: %v, %s", err, strings.Join(flaws, "\n"))
 	}
 	for _, f := range forgeries() {
 		t.Run(f.name, func(t *testing.T) {
@@ -164,14 +162,14 @@ func TestAuditNotices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(strings.Join(flaws, "\n"), f.tell) {
-				t.Errorf("the audit says %q, want %q", flaws, f.tell)
+			if !strings.Contains(strings.Join(flaws, "\n"), f.want) {
+				t.Errorf("audit: got %q, want %q", flaws, f.want)
 			}
 		})
 	}
 }
 
-// TestLostLogIsNoticed takes away an acknowledged batch while no server runs.
+// The test removes an acknowledged batch while no server runs.
 func TestLostLogIsNoticed(t *testing.T) {
 	steps := []step{{Words: 30, Pace: 5 * time.Millisecond}}
 	c := cycle{Kill: kill{At: atAck, N: 2, Limit: liveness}, Ops: []op{{Room: 0, Steps: steps}, {Room: 0, Steps: steps}}}
@@ -202,12 +200,11 @@ func TestLostLogIsNoticed(t *testing.T) {
 		}
 	}
 	if !r.Any() {
-		t.Error("an acknowledged message was taken out of the log, and nobody noticed")
+		t.Error("removed an acknowledged message: audit found no flaw")
 	}
 }
 
-// TestServerFlawsAreNoticed shows that a server that ends by itself is told from
-// one that was killed.
+// A server that ends by itself is distinguished from one that was killed.
 func TestServerFlawsAreNoticed(t *testing.T) {
 	dir, reaper := t.TempDir(), proc.ReaperOf(t)
 	start := func(name string, p noderun.Place) *server {
@@ -217,38 +214,37 @@ func TestServerFlawsAreNoticed(t *testing.T) {
 		}
 		return s
 	}
-	bad := start("bad", noderun.Place{Dir: os.Args[0]}) // no folder
+	bad := start("bad", noderun.Place{Dir: os.Args[0]}) // not a folder
 	if base, err := bad.Await(t.Context()); err == nil {
-		t.Errorf("a server without data is at %s", base)
+		t.Errorf("server without data serves at %s", base)
 	}
 	bad.Kill()
 	if flaws := bad.flaws(); len(flaws) == 0 {
-		t.Error("a server that ended by itself goes unnoticed")
+		t.Error("server ended by itself: got no flaw")
 	}
 	good := start("good", noderun.Place{Dir: t.TempDir()})
 	if base, err := good.Await(t.Context()); base == "" || err != nil {
-		t.Errorf("a server does not start: %v", err)
+		t.Errorf("start server: %v", err)
 	}
 	good.Kill()
 	if flaws := good.flaws(); len(flaws) > 0 {
-		t.Errorf("a server that was killed has flaws: %s", flaws)
+		t.Errorf("killed server: got flaws %s, want none", flaws)
 	}
 	if err := os.WriteFile(good.Log, []byte("WARNING: DATA RACE"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if flaws := good.flaws(); len(flaws) == 0 {
-		t.Error("a data race goes unnoticed")
+		t.Error("data race: got no flaw")
 	}
 }
 
-// TestShownIsNotTakenBack shows that what a person has seen is compared.
 func TestShownIsNotTakenBack(t *testing.T) {
 	before := newShown()
 	before.texts["m"], before.outputs["c"], before.settled["s"] = "one two", "1", conversation.OutcomeCompleted
 	same := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
 	same.texts["m"] += " three"
 	if lack := same.lacks(before); lack != "" {
-		t.Errorf("with more text: %s", lack)
+		t.Errorf("lacks with more text: got %s, want none", lack)
 	}
 	for name, change := range map[string]func(s *shown){
 		"less text":      func(s *shown) { s.texts["m"] = "one" },
@@ -258,13 +254,12 @@ func TestShownIsNotTakenBack(t *testing.T) {
 	} {
 		now := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
 		if change(&now); now.lacks(before) == "" {
-			t.Errorf("%s goes unnoticed", name)
+			t.Errorf("lacks after %s: got none", name)
 		}
 	}
 }
 
-// TestReaderNotices shows that a reader shows each chunk once, and tells of a second
-// settlement.
+// A reader delivers each chunk once, and reports a second settlement.
 func TestReaderNotices(t *testing.T) {
 	chunk := func(batch, index, text string) string {
 		return `{"type":"message-delta","conversationId":"c","messageId":"m","kind":"text","delta":"` + text + `","position":{"batch":` + batch + `,"index":` + index + `}}`

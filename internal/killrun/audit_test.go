@@ -14,23 +14,23 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// evidence is what clients know at the end of a run. The servers are gone.
+// evidence holds the observations of clients at the end of a run. No server runs any more.
 type evidence struct {
 	place  noderun.Place
-	ledger string // Name of the file.
+	ledger string // file name
 	talks  []talkEvidence
 }
 
-// talkEvidence is about one conversation.
+// talkEvidence holds the observations of one conversation.
 type talkEvidence struct {
 	posts    []*post
 	aborts   aborts
-	snapshot []byte // The last one, nil without a conversation.
+	snapshot []byte // the last one, nil without a conversation
 	offset   conversation.Offset
 	reads    []noderun.Sight
 }
 
-// ledgerCall is what tools have noted of one call.
+// ledgerCall holds the ledger entries of one call.
 type ledgerCall struct {
 	submission   string
 	attempt      int
@@ -38,8 +38,7 @@ type ledgerCall struct {
 	result       string
 }
 
-// audit reads the logs and returns what does not fit the evidence. It adds what it
-// finds to the report.
+// audit compares the logs with the evidence and returns the flaws. It adds its counts to the report.
 func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err error) {
 	ledger, err := readLedger(e.ledger)
 	if err != nil {
@@ -53,7 +52,7 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	logs := storage.NewLogs(bucket, nil)
 	known := map[string]bool{}
 	for n := range e.talks {
-		a := &auditor{Story: noderun.NewStory("worker", room(n)), n: n, talk: &e.talks[n], ledger: ledger, rep: rep}
+		a := &auditor{LogView: noderun.NewLogView("worker", room(n)), n: n, talk: &e.talks[n], ledger: ledger, rep: rep}
 		a.facts, a.Each = newFacts(a), a.batch
 		if err := a.Read(ctx, logs); err != nil {
 			return nil, fmt.Errorf("%s: %w", room(n), err)
@@ -66,7 +65,7 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	}
 	for call, l := range ledger {
 		if !known[call] {
-			flaws = append(flaws, fmt.Sprintf("call %s of %s ran and is in no log", call, l.submission))
+			flaws = append(flaws, fmt.Sprintf("call %s of %s ran but is in no log", call, l.submission))
 		}
 		if l.began > 1 || l.ended > l.began {
 			flaws = append(flaws, fmt.Sprintf("call %s of %s began %d times and ended %d times", call, l.submission, l.began, l.ended))
@@ -76,8 +75,8 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	return flaws, nil
 }
 
-// readLedger reads the tools' notes. A line that a kill cut short cannot be: it is
-// one write.
+// readLedger reads the ledger of the tools. A kill cannot truncate a line, because each line is one
+// write.
 func readLedger(name string) (map[string]ledgerCall, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -104,9 +103,8 @@ func readLedger(name string) (map[string]ledgerCall, error) {
 	return calls, lines.Err()
 }
 
-// auditor checks one conversation.
 type auditor struct {
-	*noderun.Story
+	*noderun.LogView
 	n      int
 	talk   *talkEvidence
 	ledger map[string]ledgerCall
@@ -119,12 +117,10 @@ func (a *auditor) flaw(format string, args ...any) {
 	a.flaws = append(a.flaws, room(a.n)+": "+fmt.Sprintf(format, args...))
 }
 
-// batch looks at a batch of the log. The snapshot of the last server is compared at its
-// offset.
+// batch adds a batch of the log. It compares the snapshot of the last server at its offset.
 func (a *auditor) batch(b conversation.Batch) error {
 	if !a.State.Exists() {
-		// A server died before its first batch was stored, and the next one has put a
-		// claim there.
+		// The server crashed before its first batch was stored, and the next one put a claim there.
 		if len(b.Records) > 0 {
 			a.flaw("batch %s comes before the creation", b.Offset)
 		}
@@ -136,7 +132,7 @@ func (a *auditor) batch(b conversation.Batch) error {
 	}
 	want, err := conversation.EncodeJSON(a.State.Snapshot())
 	if err == nil && !noderun.SameJSON(want, a.talk.snapshot) {
-		a.flaw("the last server's snapshot is\n%s\nand the fold of its log\n%s", a.talk.snapshot, want)
+		a.flaw("snapshot of the last server\n%s\nwant the fold of its log\n%s", a.talk.snapshot, want)
 	}
 	return err
 }
@@ -145,9 +141,9 @@ func (a *auditor) check() {
 	a.rep.counts["batches"] += len(a.Hashes)
 	switch {
 	case a.talk.snapshot == nil && a.State.Exists():
-		a.flaw("the last server did not know it, and its log has batches")
+		a.flaw("unknown to the last server, but its log has batches")
 	case a.talk.snapshot != nil && a.State.Head() < a.talk.offset:
-		a.flaw("the log ends at %s, the last snapshot is at %s", a.State.Head(), a.talk.offset)
+		a.flaw("log ends at %s, but the last snapshot is at %s", a.State.Head(), a.talk.offset)
 	}
 	for _, s := range a.talk.reads {
 		if lack := a.Lacks(s); lack != "" {
@@ -162,8 +158,8 @@ func (a *auditor) check() {
 	}
 }
 
-// checkPosts checks that what was acknowledged is in the log, once per key, and
-// that nothing is that nobody sent.
+// checkPosts checks that every acknowledged message is in the log, once per key, and that every
+// message in the log was sent.
 func (a *auditor) checkPosts() {
 	keys := map[string]*post{}
 	for _, p := range a.talk.posts {
@@ -173,25 +169,25 @@ func (a *auditor) checkPosts() {
 		case len(got) > 1:
 			a.flaw("key %s was admitted as %v", p.Key, got)
 		case p.Receipt == nil:
-			// Whatever it is, it is at most once.
+			// Unknown outcome: at most once.
 		case len(got) == 0:
-			a.flaw("key %s was answered with %+v and is not in the log", p.Key, *p.Receipt)
+			a.flaw("key %s has receipt %+v but is not in the log", p.Key, *p.Receipt)
 		default:
 			sub := a.facts.subs[got[0]]
 			if r := p.Receipt; r.SubmissionID != sub.admitted.Submission || r.Offset != sub.offset || r.UID != a.State.Created().UID {
-				a.flaw("key %s was answered with %+v, the log has %s at %s", p.Key, *r, sub.admitted.Submission, sub.offset)
+				a.flaw("key %s has receipt %+v, but the log has %s at %s", p.Key, *r, sub.admitted.Submission, sub.offset)
 			}
 		}
 		for _, id := range got {
 			d := a.facts.subs[id].admitted.Delivery
 			if d.Body != p.Op.script() || (p.Image != nil) != (len(d.Attachments) == 1) {
-				a.flaw("key %s delivered %q, the log has %q and %d attachments", p.Key, p.Op.script(), d.Body, len(d.Attachments))
+				a.flaw("key %s: sent %q, but the log has %q and %d attachments", p.Key, p.Op.script(), d.Body, len(d.Attachments))
 			}
 		}
 	}
 	for key, ids := range a.facts.byKey {
 		if keys[key] == nil {
-			a.flaw("%v were admitted under key %q, which nobody sent", ids, key)
+			a.flaw("%v were admitted under key %q, which was never sent", ids, key)
 		}
 	}
 	a.rep.counts["submissions"] += len(a.facts.order)

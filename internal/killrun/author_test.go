@@ -29,18 +29,19 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// authorEnv makes this binary a server with the agents of a careless author, with a careless in JSON.
+// authorEnv holds a careless in JSON. It makes this binary a server with the agents of a careless
+// author.
 const authorEnv = "PARLEY_KILLRUN_AUTHOR"
 
-// exitByTool is the exit code of the process when a tool ends it.
+// exitByTool is the exit code when a tool ends the process.
 const exitByTool = 7
 
-// careless is an author whose functions make mistakes at random.
+// careless is an author whose functions fail at random.
 type careless struct {
 	Place noderun.Place
 	Seed  uint64
-	Rate  float64 // of calls that go wrong
-	Exits float64 // of calls of tools that end the process
+	Rate  float64 // share of calls that fail
+	Exits float64 // share of tool calls that end the process
 
 	mu   sync.Mutex
 	dice *rand.Rand
@@ -52,20 +53,20 @@ func (c *careless) roll() (chance float64, which int) {
 	return c.dice.Float64(), c.dice.IntN(6)
 }
 
-// defect is an error whose methods need a value, which a typed nil has not.
+// defect is an error whose methods panic on a typed nil.
 type defect struct{ text string }
 
 func (e *defect) Error() string { return e.text }
 func (e *defect) Unwrap() error { return errors.New(e.text) }
 
-// halfError is an error that cannot be asked anything.
+// halfError is an error whose methods panic.
 type halfError struct{ text string }
 
 func (e halfError) Error() string { return e.text }
 func (halfError) Is(error) bool   { panic("a defect of Is") }
 func (halfError) As(any) bool     { runtime.Goexit(); return false }
 
-// slip makes a mistake, or none.
+// slip fails in a random way, or returns nil.
 func (c *careless) slip() error {
 	var none *defect
 	chance, which := c.roll()
@@ -87,7 +88,7 @@ func (c *careless) slip() error {
 	return halfError{"half"}
 }
 
-// odd is a value whose methods make mistakes.
+// odd is a value whose methods fail at random.
 type odd struct{ c *careless }
 
 func (o odd) MarshalJSON() ([]byte, error) { return []byte(`{"n":1}`), o.c.slip() }
@@ -105,7 +106,8 @@ func (o odd) Deliver(context.Context, outbox.Post) error { return o.c.slip() }
 
 func (o odd) Show(context.Context, outbox.Draft) error { return o.c.slip() }
 
-// Stream implements [providers.Protocol]: the model calls a tool, and then says what came of it.
+// Stream implements [providers.Protocol]: the model calls a tool, and then returns its outcome as
+// text.
 func (o odd) Stream(_ context.Context, _ providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
 	return func(yield func(providers.Event, error) bool) {
 		stop, event := providers.StopStop, providers.Event(providers.TextDelta{Text: "It is done."})
@@ -124,7 +126,7 @@ func (o odd) Stream(_ context.Context, _ providers.Model, req providers.Request,
 	}
 }
 
-// agent is an agent each of whose functions makes mistakes.
+// agent returns an agent whose functions all fail at random.
 func (c *careless) agent() *agent.Agent {
 	state, data := agent.NewState[any]("s", nil), agent.NewDataWriter[any]("d", nil)
 	work := func(ctx context.Context, _ struct{}) (any, error) {
@@ -170,7 +172,7 @@ func (c *careless) agent() *agent.Agent {
 	}
 }
 
-// serve is the program.
+// serve is the main function.
 func (c *careless) serve() (err error) {
 	c.dice = rand.New(rand.NewPCG(c.Seed, 1))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -188,7 +190,7 @@ func (c *careless) serve() (err error) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	rt, err := actors.New(bucket, &actors.Options{
 		Agents: []*agent.Agent{c.agent()}, Providers: models, Logger: logger, RetryPause: 20 * time.Millisecond, HookTimeout: time.Second,
-		QuarantineAfter: 1000, // Deaths are many, and what they quarantine is not looked at here.
+		QuarantineAfter: 1000, // Crashes are frequent, and this test does not check quarantine.
 		Events:          actors.EventOptions{Observers: []observability.Sink{odd{c}}},
 		Outbox:          outbox.Routes{Targets: map[string]outbox.Target{"odd": odd{c}}},
 	})
@@ -202,8 +204,8 @@ func (c *careless) serve() (err error) {
 	return serve(ctx, rt, agents)
 }
 
-// TestKillRunOfMistakes sends messages to an agent each of whose functions makes mistakes at random, on a server that is
-// killed again and again and that tools end at times. It ends in no other way, and each message settles once.
+// All functions of the agent fail at random. The server is killed repeatedly, and sometimes ended by a
+// tool. It ends in no other way, and each message settles once.
 func TestKillRunOfMistakes(t *testing.T) {
 	kills, volume := max(2, *cyclesFlag/7), max(1, *cyclesFlag/50)
 	p := noderun.Place{Dir: t.TempDir()}
@@ -235,15 +237,15 @@ type mistakesRun struct {
 	site   *site
 	place  noderun.Place
 
-	messages     int // to each conversation
-	kills, exits int // of the goroutine of serve
+	messages     int // per conversation
+	kills, exits int // owned by the goroutine of serve
 	outcomes     map[string]int
 
 	mu       sync.Mutex
 	receipts [carelessRooms]map[conversation.SubmissionID]bool
 }
 
-// serve keeps a server running, and kills so many of them.
+// serve keeps a server running, and kills the first kills of them.
 func (r *mistakesRun) serve(ctx context.Context, kills int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		text, err := json.Marshal(&careless{Place: r.place, Seed: uint64(n), Rate: 0.04, Exits: 0.02})
@@ -260,19 +262,19 @@ func (r *mistakesRun) serve(ctx context.Context, kills int) {
 		if err == nil {
 			r.site.set(base)
 		}
-		life := make(<-chan time.Time)
+		lifetime := make(<-chan time.Time)
 		if r.kills < kills {
-			life = time.After(200 * time.Millisecond)
+			lifetime = time.After(200 * time.Millisecond)
 		}
 		select {
-		case <-life:
+		case <-lifetime:
 			r.kills++
 		case <-s.Ended():
 		case <-ctx.Done():
 		}
 		r.site.set("")
 		s.Kill()
-		if s.ExitCode() == exitByTool { // before the kill, or in spite of it
+		if s.ExitCode() == exitByTool { // before the kill, or concurrently with it
 			r.exits++
 		} else if flaw := s.Flaw(); flaw != "" {
 			r.t.Errorf("server %d: %s\n%s", n, flaw, proc.Tail(s.Log, maxOutput))
@@ -286,7 +288,7 @@ func (r *mistakesRun) talk(ctx context.Context, n int) {
 	next := func() string {
 		base, err := r.site.get(ctx)
 		if err != nil {
-			return "http://127.0.0.1:1" // ctx has ended, so that nothing is asked
+			return "http://127.0.0.1:1" // ctx has ended, so no request is sent
 		}
 		return base + fmt.Sprintf("/agents/careless/%d", n)
 	}
@@ -322,7 +324,7 @@ func (r *mistakesRun) talk(ctx context.Context, n int) {
 	}
 }
 
-// audit reads the logs: each submission that was acknowledged settles once, and no other does.
+// audit checks in the logs that each acknowledged submission settles once, and no other does.
 func (r *mistakesRun) audit() {
 	bucket, closeBucket, err := r.place.Open()
 	if err != nil {
@@ -332,8 +334,8 @@ func (r *mistakesRun) audit() {
 	r.outcomes = map[string]int{}
 	for n := range carelessRooms {
 		settled := map[conversation.SubmissionID]int{}
-		story := noderun.NewStory("careless", fmt.Sprint(n))
-		story.Each = func(b conversation.Batch) error {
+		view := noderun.NewLogView("careless", fmt.Sprint(n))
+		view.Each = func(b conversation.Batch) error {
 			for _, rec := range b.Records {
 				if s, ok := rec.(*conversation.SubmissionSettled); ok {
 					settled[s.Submission]++
@@ -342,7 +344,7 @@ func (r *mistakesRun) audit() {
 			}
 			return nil
 		}
-		if err := story.Read(r.t.Context(), storage.NewLogs(bucket, nil)); err != nil {
+		if err := view.Read(r.t.Context(), storage.NewLogs(bucket, nil)); err != nil {
 			r.t.Errorf("conversation %d: %v", n, err)
 		}
 		for id := range r.receipts[n] {
@@ -359,5 +361,4 @@ func (r *mistakesRun) audit() {
 	}
 }
 
-// noMap returns a nil map.
 func noMap() map[string]int { return nil }

@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// site is where the server of the moment is reached.
+// site holds the address of the current server.
 type site struct {
 	mu      sync.Mutex
 	base    string
@@ -27,7 +27,7 @@ type site struct {
 
 func newSite() *site { return &site{changed: make(chan struct{})} }
 
-// set says where it is, "" for nowhere.
+// set sets the URL, "" for none.
 func (s *site) set(base string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,17 +53,17 @@ func (s *site) get(ctx context.Context) (string, error) {
 	}
 }
 
-// post is one message, however often it is sent.
+// post is one message, over all its tries.
 type post struct {
 	Key     string
 	Op      op
 	Body    []byte
 	Image   []byte
-	Receipt *conversation.Receipt // Nil as long as no 202 was read.
+	Receipt *conversation.Receipt // nil until a 202 was read
 	Tries   int
 }
 
-// newPost makes the message of an op; the key decides its bytes.
+// newPost makes the message of an op; the key determines its bytes.
 func newPost(key string, o op) *post {
 	p := &post{Key: key, Op: o}
 	body := map[string]any{"kind": "user", "body": o.script(), "idempotencyKey": key}
@@ -73,33 +73,33 @@ func newPost(key string, o op) *post {
 	if o.Image > 0 {
 		src := rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%32.32s", key))))
 		p.Image = make([]byte, o.Image)
-		_, _ = src.Read(p.Image)             // It never fails.
-		copy(p.Image, fakemodel.PictureHead) // Else no model is shown it.
+		_, _ = src.Read(p.Image)
+		copy(p.Image, fakemodel.PictureHead) // Without this head it is not sent to the model.
 		body["attachments"] = []any{map[string]any{
 			"type": "image", "mimeType": "image/png", "data": base64.StdEncoding.EncodeToString(p.Image),
 		}}
 	}
 	var err error
 	if p.Body, err = json.Marshal(body); err != nil {
-		panic(err) // Maps of texts have a JSON form.
+		panic(err) // Maps of strings always marshal.
 	}
 	return p
 }
 
-// client sends requests to whatever server there is.
+// client sends requests to the current server.
 type client struct {
 	*noderun.Client
 	events *counters
-	cut    atomic.Int64 // Messages that had left when their connection broke.
-	found  atomic.Int64 // First receipts for a message that was admitted before.
+	cut    atomic.Int64 // messages already sent when their connection broke
+	found  atomic.Int64 // first receipts for messages admitted before
 }
 
 func newClient(events *counters) *client {
 	return &client{Client: noderun.NewClient(liveness), events: events}
 }
 
-// send posts a message until it is answered, a connection fails or ctx ends. Only
-// a receipt that breaks a promise is an error beside those.
+// send posts a message until it is answered, a connection fails or ctx ends. It also returns an error
+// for a receipt that breaks a promise.
 func (c *client) send(ctx context.Context, base string, p *post) error {
 	var written atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -142,7 +142,7 @@ func (c *client) send(ctx context.Context, base string, p *post) error {
 	}
 }
 
-// abort asks for an abort; it reports what was answered.
+// abort requests an abort and returns the answer.
 func (c *client) abort(ctx context.Context, base string, n int) (aborted bool, err error) {
 	answer, _, err := c.Do(ctx, http.MethodPost, base+roomPath(n)+"/abort", nil)
 	if err != nil {
@@ -155,8 +155,8 @@ func (c *client) abort(ctx context.Context, base string, n int) (aborted bool, e
 	return *v.Aborted, nil
 }
 
-// get reads from a server that lives. One that has not reached its bucket for a moment says so
-// and is asked again.
+// get reads from a running server. It retries a 503, which the server sends while its bucket is
+// unreachable.
 func (c *client) get(ctx context.Context, url string) (answer []byte, header http.Header, err error) {
 	for again := true; again; {
 		answer, header, err = c.Do(ctx, http.MethodGet, url, nil)
@@ -165,7 +165,7 @@ func (c *client) get(ctx context.Context, url string) (answer []byte, header htt
 	return answer, header, err
 }
 
-// history reads a snapshot; nil is a conversation that does not exist.
+// history reads a snapshot; nil means that the conversation does not exist.
 func (c *client) history(ctx context.Context, base string, n int) (*conversation.Snapshot, []byte, error) {
 	answer, header, err := c.get(ctx, base+roomPath(n))
 	if noderun.Missing(err) {

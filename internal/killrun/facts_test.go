@@ -11,37 +11,37 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 )
 
-// facts are what a log says, record by record.
+// facts is the state of a log, built record by record.
 type facts struct {
 	a       *auditor
 	subs    map[conversation.SubmissionID]*submission
-	order   []conversation.SubmissionID // Of admission.
-	settled []conversation.SubmissionID // In order.
+	order   []conversation.SubmissionID // order of admission
+	settled []conversation.SubmissionID // in order
 	byKey   map[string][]conversation.SubmissionID
 	calls   map[conversation.CallID]*toolCall
 	aborts  int
 	byMsg   map[conversation.MessageID]*submission
 }
 
-// submission is what a log says about one.
+// submission is the state of one submission in a log.
 type submission struct {
 	admitted *conversation.SubmissionAdmitted
 	offset   conversation.Offset
-	starts   int // Attempts, released ones included.
+	starts   int // attempts, released ones included
 	released int
 	settled  []*conversation.SubmissionSettled
-	covered  bool // By an abort.
-	dropped  bool // A step was withdrawn.
+	covered  bool // by an abort
+	dropped  bool // a step was withdrawn
 
 	message  conversation.MessageID
-	open     bool // A step is.
-	said     bool // The open step has text or reasoning.
+	open     bool // a step is open
+	said     bool // the open step has text or reasoning
 	steps    int
-	toolEnds bool           // The last step ended with calls.
-	cut      schedule.Event // What recovery closed since the last attempt began.
+	toolEnds bool           // the last step ended with calls
+	cut      schedule.Event // closed by recovery since the last attempt began
 }
 
-// toolCall is what a log says about one.
+// toolCall is the state of one tool call in a log.
 type toolCall struct {
 	sub     *submission
 	name    string
@@ -56,7 +56,6 @@ func newFacts(a *auditor) *facts {
 	}
 }
 
-// batch adds the records of one.
 func (f *facts) batch(b conversation.Batch) {
 	if len(b.Records) == 0 {
 		f.a.rep.counts["claims"]++
@@ -86,7 +85,7 @@ func (f *facts) batch(b conversation.Batch) {
 	}
 }
 
-// attempt counts what the one before was interrupted at.
+// attempt counts the point at which the previous attempt was interrupted.
 func (f *facts) attempt(s *submission) {
 	s.starts++
 	if s.starts > 1 {
@@ -104,7 +103,6 @@ func (f *facts) attempt(s *submission) {
 	s.cut = ""
 }
 
-// response adds a record about a response.
 func (f *facts) response(r conversation.Record) {
 	switch r := r.(type) {
 	case *conversation.ResponseStarted:
@@ -158,7 +156,7 @@ func (f *facts) data(d datum) {
 	}
 }
 
-// checkSettlements checks that everything ended once, as it may, in order.
+// checkSettlements checks that every submission settled once, with an allowed outcome, in order.
 func (a *auditor) checkSettlements() {
 	if !slices.Equal(a.facts.order, a.facts.settled) {
 		a.flaw("admitted %v, settled %v", a.facts.order, a.facts.settled)
@@ -180,11 +178,11 @@ func (a *auditor) checkSettlements() {
 		}
 	}
 	if got, of := a.facts.aborts, a.talk.aborts; got < of.True || got > of.Asked {
-		a.flaw("%d aborts are in the log; %d were asked for, %d said to be under way", got, of.Asked, of.True)
+		a.flaw("log has %d aborts; %d requested, %d granted", got, of.Asked, of.True)
 	}
 }
 
-// checkCalls compares the calls in the log with what the tools have noted.
+// checkCalls compares the calls in the log with the ledger of the tools.
 func (a *auditor) checkCalls() {
 	for id, c := range a.facts.calls {
 		if len(c.settled) != 1 {
@@ -193,7 +191,7 @@ func (a *auditor) checkCalls() {
 		}
 		ran, end := a.ledger[string(id)], c.settled[0]
 		if ran.began > 0 && (ran.submission != string(c.sub.admitted.Submission) || ran.attempt > c.sub.starts) {
-			a.flaw("call %s ran for %s in attempt %d; the log has %s and %d attempts", id, ran.submission, ran.attempt, c.sub.admitted.Submission, c.sub.starts)
+			a.flaw("call %s ran for %s in attempt %d, but the log has %s and %d attempts", id, ran.submission, ran.attempt, c.sub.admitted.Submission, c.sub.starts)
 		}
 		for i, n := range c.data {
 			if i != n {
@@ -209,7 +207,7 @@ func (a *auditor) checkCalls() {
 		}
 		var out toolOutput
 		if err := json.Unmarshal(end.Output, &out); err != nil || ran.began != 1 || ran.ended != 1 || out.Call != string(id) || out.Result != ran.result {
-			a.flaw("call %s has the output %s; its tool began %d times and returned %q, %v", id, end.Output, ran.began, ran.result, err)
+			a.flaw("call %s has the output %s, but its tool began %d times and returned %q, %v", id, end.Output, ran.began, ran.result, err)
 		}
 		if c.name == "note" && len(c.data) != notesPerCall {
 			a.flaw("call %s has an output and the data %v", id, c.data)
@@ -238,7 +236,7 @@ func (a *auditor) checkResponses() {
 		}
 		p := posts[s.admitted.Key]
 		if p == nil || p.Op.Signal || s.starts > 1 || s.dropped {
-			continue // A signal is no script; an interrupted response goes on in other words.
+			continue // A signal has no script, and an interrupted response continues with another text.
 		}
 		if !meta.Finished {
 			a.flaw("response %s completed at once and has the metadata %s", m.ID, m.Metadata)
@@ -247,7 +245,7 @@ func (a *auditor) checkResponses() {
 	}
 }
 
-// checkWhole compares a response that nothing interrupted with its script.
+// checkWhole compares a response without interruption with its script.
 func (a *auditor) checkWhole(m conversation.Message, o op) {
 	var texts []string
 	tools, data := map[string]int{}, 0
@@ -263,7 +261,7 @@ func (a *auditor) checkWhole(m conversation.Message, o op) {
 	}
 	want := o.tools()
 	if !slices.Equal(texts, o.texts()) || !maps.Equal(tools, want) || data != 1 {
-		a.flaw("response %s was never interrupted and has the texts %q, tools %v and %d data parts, not those of %s", m.ID, texts, tools, data, o.script())
+		a.flaw("response %s without interruption: got texts %q, tools %v and %d data parts, want those of %s", m.ID, texts, tools, data, o.script())
 	}
 	a.rep.counts["whole responses"]++
 }

@@ -19,15 +19,13 @@ var (
 	cyclesFlag = flag.Int("cycles", 20, "run so many seeds of testdata/seeds.txt; over the S3 server a seventh of them")
 )
 
-// TestKillRun is the kill run over folders.
 func TestKillRun(t *testing.T) {
 	runAll(t, append(kept(t), groups(t, *cyclesFlag, 10)...), func(t *testing.T) noderun.Place {
 		return noderun.Place{Dir: t.TempDir()}
 	})
 }
 
-// TestKillRunBucket is the kill run over an S3 server, where every server has to
-// take the place of the one before in the membership.
+// Over an S3 server, every server has to replace the previous one in the membership.
 func TestKillRunBucket(t *testing.T) {
 	s := s3server.Versitygw(t)
 	runAll(t, groups(t, max(1, *cyclesFlag/7), 5), func(t *testing.T) noderun.Place {
@@ -35,7 +33,7 @@ func TestKillRunBucket(t *testing.T) {
 	})
 }
 
-// runAll performs runs, some at once, and tells what happened.
+// runAll performs runs, some concurrently, and logs their reports.
 func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) noderun.Place) {
 	began := time.Now()
 	var mu sync.Mutex
@@ -56,13 +54,12 @@ func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) noderun.Place
 	t.Logf("%d cycles in %d runs, %v:\n%s", cycles, len(lists), time.Since(began).Round(time.Second), total)
 }
 
-// perform performs a run and checks it.
 func perform(t *testing.T, p noderun.Place, seeds []uint64) report {
 	t.Helper()
 	return performWith(t, p, seeds, func(*run) {})
 }
 
-// performWith is perform of a run that is changed before.
+// performWith performs a run after a change to it, and checks it.
 func performWith(t *testing.T, p noderun.Place, seeds []uint64, change func(*run)) report {
 	t.Helper()
 	var cycles []cycle
@@ -81,13 +78,13 @@ func performWith(t *testing.T, p noderun.Place, seeds []uint64, change func(*run
 		}
 	}
 	if r.Any() {
-		t.Errorf("violations:\n%s", r.story())
+		t.Errorf("violations:\n%s", r.describe())
 	}
 	t.Logf("settled %v after the last restart", r.report.settledIn.Round(time.Millisecond))
 	return r.report
 }
 
-// groups returns the first seeds of the list, so many to a place.
+// groups returns the first count seeds of the list, size to a place.
 func groups(t *testing.T, count, size int) [][]uint64 {
 	t.Helper()
 	if *seedFlag != "" {
@@ -95,12 +92,12 @@ func groups(t *testing.T, count, size int) [][]uint64 {
 	}
 	seeds := schedule.Seeds(t, schedule.Lines(t, "testdata/seeds.txt")...)
 	if count > len(seeds) {
-		t.Fatalf("%d cycles are asked for and %d seeds are listed", count, len(seeds))
+		t.Fatalf("-cycles %d exceeds the %d listed seeds", count, len(seeds))
 	}
 	return slices.Collect(slices.Chunk(seeds[:count], size))
 }
 
-// kept returns the runs that have failed once.
+// kept returns the seeds of earlier failures.
 func kept(t *testing.T) (lists [][]uint64) {
 	t.Helper()
 	if *seedFlag != "" {
@@ -120,7 +117,6 @@ func (r *report) add(s report) {
 	r.settledIn = max(r.settledIn, s.settledIn)
 }
 
-// String tells what happened.
 func (r report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kills at %v; %d of them later than meant\n", r.kills, r.late)

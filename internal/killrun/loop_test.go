@@ -26,7 +26,7 @@ const (
 	loopEvery = 3 * time.Second // between two kills
 )
 
-// loop is a server that is killed at a fixed interval, whatever it does, and its clients.
+// loop is a server that is killed at a fixed interval, and its clients.
 type loop struct {
 	noderun.Notes
 	t      *testing.T
@@ -42,8 +42,8 @@ type loop struct {
 	kills    int
 }
 
-// TestKillLoop kills a busy server every 3 seconds. None of its conversations is at fault:
-// none is quarantined, and everything acknowledged settles once the kills end.
+// A busy server is killed every 3 seconds. No conversation causes the crashes: none is quarantined,
+// and everything acknowledged settles once the kills end.
 func TestKillLoop(t *testing.T) {
 	l := &loop{
 		t: t, place: noderun.Place{Dir: t.TempDir()}, dir: t.TempDir(), vendor: startVendor(t, newCounters()),
@@ -85,7 +85,7 @@ func (l *loop) start() *server {
 	return s
 }
 
-// live is one server from its start to its kill.
+// live runs one server from its start to its kill.
 func (l *loop) live() {
 	s := l.start()
 	kill := time.NewTimer(loopEvery)
@@ -103,10 +103,10 @@ func (l *loop) live() {
 	for _, flaw := range s.flaws() {
 		l.Fail("server %d: %s", l.kills, flaw)
 	}
-	_ = os.Remove(s.Log) // Its flaws are noted.
+	_ = os.Remove(s.Log) // Its flaws are recorded.
 }
 
-// count is how many messages have a receipt.
+// count returns the number of messages with a receipt.
 func (l *loop) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *loop) count() (n int) {
 	return n
 }
 
-// talk sends one message after the other until ctx ends. Each is repeated until it has a receipt.
+// talk sends one message after the other until ctx ends. It retries each until it has a receipt.
 func (l *loop) talk(ctx context.Context, n int) {
 	dice := rand.New(rand.NewPCG(uint64(n), 0x6c6f6f70))
 	for i := 0; noderun.Pause(ctx, time.Duration(dice.IntN(2000))*time.Millisecond) == nil; i++ {
@@ -143,7 +143,7 @@ func (l *loop) talk(ctx context.Context, n int) {
 	}
 }
 
-// insist sends a message to whatever server there is until it is answered.
+// insist sends a message to the current server until it is answered.
 func (l *loop) insist(ctx context.Context, dice *rand.Rand, n int, body []byte) ([]byte, http.Header, error) {
 	for {
 		base, err := l.site.get(ctx)
@@ -162,9 +162,9 @@ func (l *loop) insist(ctx context.Context, dice *rand.Rand, n int, body []byte) 
 
 func loopPath(n int) string { return fmt.Sprintf("/agents/worker/talk-%d", n) }
 
-// settle waits until everything acknowledged is settled, with no requests but reads.
+// settle waits until all acknowledged messages are settled. It only reads.
 func (l *loop) settle(s *server) {
-	ctx, cancel := context.WithTimeout(l.t.Context(), liveness+*loopFlag) // Clients may have sent more than was worked on.
+	ctx, cancel := context.WithTimeout(l.t.Context(), liveness+*loopFlag) // Clients may have a large backlog.
 	defer cancel()
 	base, err := s.Await(ctx)
 	if err != nil {
@@ -188,7 +188,7 @@ func (l *loop) settle(s *server) {
 	}
 }
 
-// unsettled returns those of some submissions that a snapshot shows no settlement of.
+// unsettled returns the submissions without a settlement in a snapshot.
 func unsettled(s *conversation.Snapshot, ids []conversation.SubmissionID) (out []conversation.SubmissionID) {
 	settled := map[conversation.SubmissionID]bool{}
 	for _, s := range s.Settlements {
@@ -202,7 +202,7 @@ func unsettled(s *conversation.Snapshot, ids []conversation.SubmissionID) (out [
 	return out
 }
 
-// audit reads from the bucket what no node serves any more.
+// audit reads the bucket after all nodes have ended.
 func (l *loop) audit() {
 	bucket, closeBucket, err := l.place.Open()
 	if err != nil {
@@ -221,12 +221,12 @@ func (l *loop) audit() {
 	logs := storage.NewLogs(bucket, nil)
 	admitted, outcomes := 0, map[conversation.Outcome]int{}
 	for n := range loopTalks {
-		story := noderun.NewStory("worker", fmt.Sprint("talk-", n))
-		if err := story.Read(l.t.Context(), logs); err != nil {
+		view := noderun.NewLogView("worker", fmt.Sprint("talk-", n))
+		if err := view.Read(l.t.Context(), logs); err != nil {
 			l.Fail("log of conversation %d: %v", n, err)
 		}
 		found := map[conversation.SubmissionID]*noderun.Admitted{}
-		for _, a := range story.Order {
+		for _, a := range view.Order {
 			found[a.Submission] = a
 		}
 		for _, id := range l.admitted[n] {

@@ -15,14 +15,13 @@ import (
 // server is one process.
 type server struct {
 	*proc.Process
-	over    bool // It was killed and looked at.
-	excused bool // It starts over a store that answers badly, and may give up.
+	over    bool // killed, and its output checked
+	excused bool // starts over a faulty store, so its start may fail
 }
 
-// gaveUp reports whether a server that may give up its start has done so with an error.
+// gaveUp reports whether an excused server has failed to start with an error.
 func (s *server) gaveUp() bool { return s.excused && s.HasEnded() && !s.Served() && s.ExitCode() == 1 }
 
-// startServer starts a process and returns at once.
 func startServer(reaper *proc.Reaper, cfg serverConfig, log string) (*server, error) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
@@ -32,10 +31,10 @@ func startServer(reaper *proc.Reaper, cfg serverConfig, log string) (*server, er
 	return &server{Process: p}, err
 }
 
-// maxOutput bounds what a failed run shows of a server's output, in bytes.
+// maxOutput limits the part of a server's output in a failure, in bytes.
 const maxOutput = 64 << 10
 
-// flaws says what the process did beside its work. It has ended.
+// flaws returns the flaws in the output of a process that has ended.
 func (s *server) flaws() []string {
 	flaws := s.Flaws()
 	if f := s.Flaw(); f != "" && !s.gaveUp() {
@@ -47,7 +46,7 @@ func (s *server) flaws() []string {
 	return flaws
 }
 
-// counters count events and tell when one was counted often enough.
+// counters counts events and signals when a count is reached.
 type counters struct {
 	mu      sync.Mutex
 	counts  map[moment]int
@@ -68,7 +67,7 @@ func (c *counters) add(m moment) {
 	}
 }
 
-// after returns what is closed at the n-th event from now on.
+// after returns a channel that is closed at the n-th event from now on.
 func (c *counters) after(m moment, n int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +79,7 @@ func (c *counters) after(m moment, n int) <-chan struct{} {
 	return w
 }
 
-// startVendor serves the model, and counts what it is asked and says.
+// startVendor serves the model, and counts its calls and events.
 func startVendor(t *testing.T, events *counters) string {
 	model := fakemodel.New(nil)
 	mux := http.NewServeMux()
@@ -94,13 +93,11 @@ func startVendor(t *testing.T, events *counters) string {
 	return s.URL
 }
 
-// countingWriter counts the events of a model's stream.
 type countingWriter struct {
 	http.ResponseWriter
 	events *counters
 }
 
-// Write implements io.Writer.
 func (w *countingWriter) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.events.add(atWord)

@@ -32,7 +32,7 @@ func newReader(r *run, n int, poll bool, from conversation.Offset) *reader {
 	return rd
 }
 
-// shown is what a person in front of a reader has seen of responses.
+// shown is the part of responses that a user of a reader has seen.
 type shown struct {
 	texts   map[conversation.MessageID]string
 	outputs map[conversation.CallID]string
@@ -43,7 +43,6 @@ func newShown() shown {
 	return shown{map[conversation.MessageID]string{}, map[conversation.CallID]string{}, map[conversation.SubmissionID]conversation.Outcome{}}
 }
 
-// follow reads until ctx ends.
 func (r *reader) follow(ctx context.Context) {
 	for {
 		base, err := r.site.get(ctx)
@@ -58,7 +57,7 @@ func (r *reader) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if noderun.Broken(err) || errors.Is(err, noderun.ErrSilent) { // A kill is heard.
+		if noderun.Broken(err) || errors.Is(err, noderun.ErrSilent) { // A kill breaks the connection at once.
 			r.fail("reader of %s: %v", room(r.room), err)
 			return
 		}
@@ -68,7 +67,7 @@ func (r *reader) follow(ctx context.Context) {
 	}
 }
 
-// take shows one more chunk.
+// take adds a chunk.
 func (r *reader) take(c noderun.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +79,7 @@ func (r *reader) take(c noderun.Chunk) error {
 	return nil
 }
 
-// add changes what is shown.
+// add applies a chunk.
 func (s *shown) add(c *conversation.Chunk) {
 	switch c.Type {
 	case conversation.ChunkReset:
@@ -98,7 +97,7 @@ func (s *shown) add(c *conversation.Chunk) {
 	}
 }
 
-// shownBy is what a snapshot shows.
+// shownBy returns the shown part of a snapshot.
 func shownBy(snap *conversation.Snapshot) shown {
 	s := newShown()
 	for _, m := range snap.Messages {
@@ -122,27 +121,27 @@ func shownBy(snap *conversation.Snapshot) shown {
 	return s
 }
 
-// lacks says what of before is not in s any more, "" for nothing.
+// lacks names a part of before that s does not have, "" if there is none.
 func (s *shown) lacks(before shown) string {
 	for id, text := range before.texts {
 		if !strings.HasPrefix(s.texts[id], text) {
-			return fmt.Sprintf("message %s said %q and now %q", id, text, s.texts[id])
+			return fmt.Sprintf("message %s: had %q, now %q", id, text, s.texts[id])
 		}
 	}
 	for id, output := range before.outputs {
 		if s.outputs[id] != output {
-			return fmt.Sprintf("call %s had %q and now %q", id, output, s.outputs[id])
+			return fmt.Sprintf("call %s: had %q, now %q", id, output, s.outputs[id])
 		}
 	}
 	for id, outcome := range before.settled {
 		if s.settled[id] != outcome {
-			return fmt.Sprintf("submission %s was %q and is now %q", id, outcome, s.settled[id])
+			return fmt.Sprintf("submission %s: was %q, now %q", id, outcome, s.settled[id])
 		}
 	}
 	return ""
 }
 
-// view is a copy of what is shown.
+// view returns a copy of the shown part.
 func (r *reader) view() shown {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,24 +20,23 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 )
 
-// liveness bounds a wait for something that has to happen. It only matters when a
-// run fails.
+// liveness bounds a wait for a required event. Only failing runs reach it.
 const liveness = 2 * time.Minute
 
-// run is several cycles over one place.
+// run is a series of cycles over one place.
 type run struct {
 	noderun.Notes
 	t       *testing.T
 	cycles  []cycle
 	place   noderun.Place
-	dir     string // Of the ledger and the logs.
+	dir     string // for the ledger and the logs
 	vendor  string
 	events  *counters
 	reaper  *proc.Reaper
 	client  *client
 	site    *site
-	answers *s3server.Answers // Before the store; nil for a store that answers well.
-	after   func()            // Called when the first server is dead; nil for nothing.
+	answers *s3server.Answers // proxy before the store, nil for none
+	after   func()            // called after the first kill, may be nil
 
 	readers   sync.WaitGroup
 	readersOf [rooms][]*reader
@@ -51,13 +50,13 @@ type run struct {
 	servers int
 }
 
-// aborts counts the requests of one conversation.
+// aborts counts the aborts of one conversation.
 type aborts struct{ Asked, True int }
 
-// report is what happened.
+// report holds the counts of a run.
 type report struct {
 	kills       schedule.Shown
-	late        int // Kills whose event did not come.
+	late        int // kills whose event did not occur
 	settledIn   time.Duration
 	interrupted schedule.Shown
 	counts      schedule.Shown
@@ -100,7 +99,6 @@ func (r *run) perform() *evidence {
 	return r.rest()
 }
 
-// start starts a server.
 func (r *run) start(idle time.Duration) *server {
 	r.servers++
 	s, err := startServer(r.reaper, serverConfig{
@@ -112,7 +110,7 @@ func (r *run) start(idle time.Duration) *server {
 	return s
 }
 
-// again starts a server in place of one that gave up.
+// again replaces a server whose start failed.
 func (r *run) again(s *server, idle time.Duration) *server {
 	r.end(s)
 	r.answers.Replace(0)
@@ -121,7 +119,7 @@ func (r *run) again(s *server, idle time.Duration) *server {
 	return next
 }
 
-// end kills a server, once, and looks at what it has printed.
+// end kills a server, once, and checks its output.
 func (r *run) end(s *server) {
 	if s.over {
 		return
@@ -135,7 +133,7 @@ func (r *run) end(s *server) {
 	}
 }
 
-// await returns the URL of a server, "" if it ended instead.
+// await returns the URL of a server, "" if the server has ended.
 func (r *run) await(s *server) string {
 	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
 	defer cancel()
@@ -147,7 +145,7 @@ func (r *run) await(s *server) string {
 	return base
 }
 
-// cycle is the life of one server.
+// cycle runs one server from its start to its kill.
 func (r *run) cycle(i int, c cycle) {
 	excused := r.answers != nil && startsUnderAnswers(i)
 	if excused {
@@ -227,8 +225,7 @@ func (r *run) wait(s *server, k kill, due <-chan struct{}) {
 	_ = noderun.Pause(r.readCtx, k.Extra)
 }
 
-// talk sends what a cycle has for one conversation, one after the other, as long
-// as the server lives.
+// talk sends the operations of a cycle for one conversation in order, while the server runs.
 func (r *run) talk(ctx context.Context, base string, n, number int, c cycle) {
 	began := time.Now()
 	if c.Repeat {
@@ -290,7 +287,7 @@ func (r *run) abort(ctx context.Context, base string, n int) {
 	}
 }
 
-// read starts the readers of a conversation that was just found to exist.
+// read starts the readers of a conversation that was just created.
 func (r *run) read(n int, at conversation.Offset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,7 +301,7 @@ func (r *run) read(n int, at conversation.Offset) {
 	}
 }
 
-// kept checks that a new server shows what readers have seen of the old ones.
+// kept checks that a new server shows everything readers have seen of the old ones.
 func (r *run) kept(base string) {
 	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
 	defer cancel()
@@ -324,18 +321,18 @@ func (r *run) kept(base string) {
 	}
 }
 
-// settle waits until everything acknowledged is settled, with no requests but reads.
+// settle waits until all acknowledged messages are settled. It only reads.
 func (r *run) settle(base string) bool {
 	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
 	defer cancel()
 	for n := range rooms {
 		for {
-			owed, _, err := r.owed(ctx, base, n)
-			if err == nil && len(owed) == 0 {
+			pending, _, err := r.unsettled(ctx, base, n)
+			if err == nil && len(pending) == 0 {
 				break
 			}
 			if noderun.Broken(err) || noderun.Pause(ctx, 10*time.Millisecond) != nil {
-				r.Fail("%s does not settle: owed %v, %v", room(n), owed, err)
+				r.Fail("%s does not settle: unsettled %v, %v", room(n), pending, err)
 				return false
 			}
 		}
@@ -343,11 +340,11 @@ func (r *run) settle(base string) bool {
 	return true
 }
 
-// owed are the acknowledged submissions of a conversation without a settlement.
-// A message may be in the log whose 202 was never given, because the server died
-// before it had noted to see to the conversation: that is seen to when somebody
-// asks for more, at the latest when the message is sent again.
-func (r *run) owed(ctx context.Context, base string, n int) (owed, unknown []conversation.SubmissionID, err error) {
+// unsettled returns the acknowledged submissions of a conversation without a settlement. A message without
+// a 202 may be in the log, because the server crashed before it had listed the conversation as pending
+// work. It is worked on after the next request to the conversation, at the latest when the message is
+// sent again.
+func (r *run) unsettled(ctx context.Context, base string, n int) (pending, unknown []conversation.SubmissionID, err error) {
 	snap, _, err := r.client.history(ctx, base, n)
 	if err != nil {
 		return nil, nil, err
@@ -356,11 +353,11 @@ func (r *run) owed(ctx context.Context, base string, n int) (owed, unknown []con
 	for _, p := range r.posts[n] {
 		if p.Receipt != nil {
 			acked[p.Receipt.SubmissionID] = true
-			owed = append(owed, p.Receipt.SubmissionID)
+			pending = append(pending, p.Receipt.SubmissionID)
 		}
 	}
 	if snap == nil {
-		if len(owed) > 0 {
+		if len(pending) > 0 {
 			return nil, nil, noderun.Breach("an admitted conversation does not exist")
 		}
 		return nil, nil, nil
@@ -379,17 +376,17 @@ func (r *run) owed(ctx context.Context, base string, n int) (owed, unknown []con
 	}
 	for _, s := range snap.Settlements {
 		settled := func(id conversation.SubmissionID) bool { return id == s.SubmissionID }
-		owed, unknown = slices.DeleteFunc(owed, settled), slices.DeleteFunc(unknown, settled)
+		pending, unknown = slices.DeleteFunc(pending, settled), slices.DeleteFunc(unknown, settled)
 	}
-	return owed, unknown, nil
+	return pending, unknown, nil
 }
 
-// repeat sends again whatever was never answered, and waits for it.
+// repeat sends all unanswered messages again, and waits for their settlements.
 func (r *run) repeat(base string) bool {
 	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
 	defer cancel()
 	for n := range rooms {
-		_, unknown, err := r.owed(ctx, base, n)
+		_, unknown, err := r.unsettled(ctx, base, n)
 		if err != nil {
 			r.Fail("read %s: %v", room(n), err)
 			return false
@@ -405,8 +402,7 @@ func (r *run) repeat(base string) bool {
 	return r.settle(base)
 }
 
-// rest starts the last server, waits until everything has come to rest, and
-// returns what the checks are made of.
+// rest starts the last server, waits until everything is settled, and returns the evidence.
 func (r *run) rest() *evidence {
 	s := r.start(time.Minute)
 	defer r.end(s)
@@ -488,8 +484,8 @@ func (r *run) attachments(ctx context.Context, base string, n int, snap *convers
 	}
 }
 
-// story is what a failed run tells.
-func (r *run) story() string {
+// describe returns the description of a failed run.
+func (r *run) describe() string {
 	var b strings.Builder
 	var seeds []string
 	for _, c := range r.cycles {

@@ -12,12 +12,11 @@ import (
 
 const (
 	rooms = 8
-	// firstBreaking is the first of the conversations whose model breaks off: there,
-	// steps may be withdrawn.
+	// firstBreaking is the first conversation whose model breaks off. There steps may be withdrawn.
 	firstBreaking = 6
 )
 
-// room is the id of a conversation, some of them with a character to escape.
+// room returns the id of a conversation. Some ids have a character to escape.
 func room(n int) string {
 	if n%2 == 0 {
 		return fmt.Sprintf("room/%d", n)
@@ -27,25 +26,25 @@ func room(n int) string {
 
 func roomPath(n int) string { return "/agents/worker/" + url.PathEscape(room(n)) }
 
-// moment is what a kill waits for.
+// moment is the event that a kill waits for.
 type moment string
 
 const (
-	atDelay   moment = "delay" // Extra after the traffic began.
-	atStart   moment = "start" // Extra after the process was started.
-	atReady   moment = "ready" // Extra after it was ready, with nobody asking.
-	atDrain   moment = "drain" // Extra after the signal to drain.
-	atPost    moment = "post"  // The n-th message has left a client.
-	atAck     moment = "ack"   // The n-th 202 was read.
-	atCall    moment = "call"  // The n-th model call has come in.
-	atWord    moment = "word"  // The model has sent its n-th event.
-	atTool    moment = "tool"  // The n-th tool has begun.
-	atChunk   moment = "chunk" // Readers have seen the n-th chunk.
+	atDelay   moment = "delay" // Extra after the traffic began
+	atStart   moment = "start" // Extra after the process was started
+	atReady   moment = "ready" // Extra after it was ready, without requests
+	atDrain   moment = "drain" // Extra after the signal to drain
+	atPost    moment = "post"  // the n-th message has left a client
+	atAck     moment = "ack"   // the n-th 202 was read
+	atCall    moment = "call"  // the n-th model call has arrived
+	atWord    moment = "word"  // the model has sent its n-th event
+	atTool    moment = "tool"  // the n-th tool has begun
+	atChunk   moment = "chunk" // readers have received the n-th chunk
 	killLimit        = 1500 * time.Millisecond
 )
 
-// kill says when a server dies: at the n-th event of a kind, and a pause after it;
-// if that never comes, after Limit, 0 for killLimit.
+// kill is the time of a kill: a pause after the n-th event of a kind. Without that event it is Limit,
+// 0 for killLimit.
 type kill struct {
 	At    moment
 	N     int
@@ -53,12 +52,12 @@ type kill struct {
 	Limit time.Duration
 }
 
-// cycle is the life of one server.
+// cycle is the schedule of one server.
 type cycle struct {
 	Seed   uint64
 	Kill   kill
-	Quiet  bool // Everything settles, unasked, before the traffic.
-	Repeat bool // What was not answered before is sent again.
+	Quiet  bool // everything settles, without requests, before the traffic
+	Repeat bool // unanswered messages are sent again
 	Idle   time.Duration
 	Ops    []op
 }
@@ -68,9 +67,9 @@ type op struct {
 	At     time.Duration
 	Room   int
 	Abort  bool
-	Twice  bool // The same message again, as soon as it was answered.
+	Twice  bool // the same message again, once it was answered
 	Signal bool
-	Image  int // Bytes of an attachment, 0 for none.
+	Image  int // size of an attachment, 0 for none
 	Steps  []step
 }
 
@@ -88,7 +87,7 @@ type tool struct {
 	Ms   int
 }
 
-// newCycle decides everything about a cycle by its seed.
+// newCycle returns the cycle of a seed.
 func newCycle(seed uint64) cycle {
 	r := rand.New(rand.NewPCG(seed, 0x6b696c6c))
 	c := cycle{
@@ -143,7 +142,7 @@ func newOp(r *rand.Rand, n int) op {
 	if !o.Signal {
 		switch r.IntN(40) {
 		case 0:
-			o.Image = 300 << 10 // a file of its own in the folder
+			o.Image = 300 << 10 // large enough for a separate file in the folder
 		case 1, 2, 3:
 			o.Image = 700
 		}
@@ -183,7 +182,7 @@ func milliseconds(r *rand.Rand, low, high int) time.Duration {
 	return time.Duration(low+r.IntN(high-low+1)) * time.Millisecond
 }
 
-// script is what the model is told.
+// script returns the script of the model.
 func (o op) script() string {
 	var words []string
 	for i, s := range o.Steps {
@@ -207,7 +206,7 @@ func (o op) script() string {
 	return strings.Join(words, " ")
 }
 
-// texts are the text parts of a response that nothing interrupted.
+// texts returns the text parts of a response without interruption.
 func (o op) texts() []string {
 	var texts []string
 	for _, s := range o.Steps {
@@ -222,7 +221,7 @@ func (o op) texts() []string {
 	return texts
 }
 
-// tools are how often each tool is called in such a response.
+// tools returns the number of calls of each tool in such a response.
 func (o op) tools() map[string]int {
 	count := map[string]int{}
 	for _, s := range o.Steps {
@@ -233,7 +232,6 @@ func (o op) tools() map[string]int {
 	return count
 }
 
-// String tells the schedule.
 func (c cycle) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: kill at %s %d + %v; quiet %t, repeat %t, idle after %v\n", c.Seed, c.Kill.At, c.Kill.N, c.Kill.Extra, c.Quiet, c.Repeat, c.Idle)

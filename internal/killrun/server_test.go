@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
 
-// serverEnv makes this binary the server, with a serverConfig in JSON.
+// serverEnv holds a serverConfig in JSON. It makes this binary the server.
 const serverEnv = "PARLEY_KILLRUN_SERVER"
 
 func TestMain(m *testing.M) {
@@ -46,15 +46,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serverConfig is what the server is told.
+// serverConfig is the configuration of the server.
 type serverConfig struct {
 	Place  noderun.Place
-	Vendor string // URL of the test process.
-	Ledger string // File in which tools note what they do.
+	Vendor string // URL of the test process
+	Ledger string // file for the notes of tools
 	Idle   time.Duration
 }
 
-// runServer is the program: it serves until it is told to end.
+// runServer is the main function: it serves until SIGTERM.
 func runServer(text string) (err error) {
 	var cfg serverConfig
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
@@ -95,7 +95,7 @@ func runServer(text string) (err error) {
 	return serve(ctx, runtime, agents)
 }
 
-// serve runs the node and its listener, and tells the URL once it is ready.
+// serve runs the node and its listener, and prints the URL once it is ready.
 func serve(ctx context.Context, runtime *actors.Runtime, agents *parleyhttp.Handler) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,15 +131,15 @@ func serve(ctx context.Context, runtime *actors.Runtime, agents *parleyhttp.Hand
 	return errors.Join(err, runErr, serveErr)
 }
 
-// desk is what the tools share.
+// desk is the state shared by the tools.
 type desk struct {
 	mu     sync.Mutex
 	ledger *os.File
 	vendor string
 }
 
-// ledgerLine is what a tool notes. The file is not synced: it has to outlive the
-// process, not the machine.
+// ledgerLine is a note of a tool. The file is not synced: it has to outlive the process, not the
+// machine.
 type ledgerLine struct {
 	Call, Submission string
 	Attempt          int
@@ -158,24 +158,24 @@ func (d *desk) note(l ledgerLine) error {
 	return err
 }
 
-// toolInput is what the model says to every tool.
+// toolInput is the input of every tool.
 type toolInput struct {
 	Ms int `json:"ms,omitempty" jsonschema:"milliseconds to work"`
 }
 
-// toolOutput says which call it came from.
+// toolOutput names the call it comes from.
 type toolOutput struct {
 	Call   string `json:"call"`
 	Result string `json:"result"`
 }
 
-// datum is the data a tool or a hook writes: the n-th of a call.
+// datum is the n-th piece of data of a tool or hook.
 type datum struct {
 	Call string `json:"call"`
 	N    int    `json:"n"`
 }
 
-// tool makes a tool that notes what it does. The test process hears of its begin.
+// tool makes a tool that notes its begin and its result. It reports its begin to the test process.
 func (d *desk) tool(name string, work func(ctx context.Context, call agent.Call, in toolInput) error) agent.Tool {
 	run := func(ctx context.Context, in toolInput) (toolOutput, error) {
 		call, _ := agent.CallFrom(ctx)
@@ -189,7 +189,7 @@ func (d *desk) tool(name string, work func(ctx context.Context, call agent.Call,
 		if err := work(ctx, call, in); err != nil {
 			return toolOutput{}, err
 		}
-		// No two runs of a call would return the same.
+		// Each run of a call returns another result.
 		out := toolOutput{Call: string(call.ID), Result: fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())}
 		line.Began, line.Ended, line.Result = false, true, out.Result
 		return out, d.note(line)
@@ -197,13 +197,12 @@ func (d *desk) tool(name string, work func(ctx context.Context, call agent.Call,
 	return agent.NewTool(name, "A tool of the kill run.", run, nil)
 }
 
-// notesPerCall is how often the tool note writes.
+// notesPerCall is the number of data writes of the tool note.
 const notesPerCall = 3
 
-// errWrong is what the tool wrong says.
+// errWrong is the error of the tool wrong.
 var errWrong = errors.New("this tool is always wrong")
 
-// worker is the agent.
 func worker(d *desk) *agent.Agent {
 	shown := agent.NewDataWriter[datum]("note", nil)
 	wait := func(ctx context.Context, ms int) error {

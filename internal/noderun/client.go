@@ -19,19 +19,19 @@ type Client struct {
 	within time.Duration
 }
 
-// NewClient makes a client that gives up a request that is not answered within a time.
+// NewClient makes a client with a timeout for each request.
 func NewClient(within time.Duration) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, IdleConnTimeout: time.Minute, DisableCompression: true}}, within}
 }
 
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// ErrBusy is a 503 with a time: another node, or the same one later, may do.
-var ErrBusy = errors.New("the node is not available")
+// ErrBusy is a 503 with Retry-After: the request may succeed at another node, or later.
+var ErrBusy = errors.New("node unavailable")
 
 // StatusError is an answer other than 200, 202 and 503.
 type StatusError struct {
-	Request string // Method and URL.
+	Request string // method and URL
 	Status  int
 	Body    []byte
 }
@@ -45,25 +45,24 @@ type breach struct{ what string }
 
 func (e *breach) Error() string { return e.what }
 
-// Breach returns the error of an answer that breaks a promise. No error is wrapped.
+// Breach returns the error of an answer that breaks a promise. It wraps no error.
 func Breach(format string, args ...any) error { return &breach{fmt.Sprintf(format, args...)} }
 
-// Broken reports whether an error is a violation, and not what a fault does.
+// Broken reports whether an error is a breach, as opposed to the effect of a fault.
 func Broken(err error) bool {
 	_, status := errors.AsType[*StatusError](err)
 	_, broken := errors.AsType[*breach](err)
 	return status || broken
 }
 
-// Missing reports whether a node said that there is no such thing.
+// Missing reports whether an error is a 404.
 func Missing(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && status.Status == http.StatusNotFound
 }
 
-// Do sends a request and reads the answer. A 503 is [ErrBusy], or a breach without a
-// Retry-After, any other status than 200 and 202 a [*StatusError]. Other errors say that
-// there was no whole answer.
+// Do sends a request and reads the answer. A 503 is [ErrBusy], or a breach without a Retry-After. Any
+// other status than 200 and 202 is a [*StatusError]. Other errors mean that the answer is incomplete.
 func (c *Client) Do(ctx context.Context, method, url string, body []byte) ([]byte, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.within)
 	defer cancel()
@@ -79,9 +78,8 @@ func (c *Client) Do(ctx context.Context, method, url string, body []byte) ([]byt
 	return answer, resp.Header, nil
 }
 
-// Insist sends a request to one URL after the other, as next gives them, until it is
-// answered, an answer breaks a promise, or ctx ends. Between two tries it waits as the dice
-// say.
+// Insist sends a request to the URLs that next returns, one after the other, until it is answered, an
+// answer breaks a promise, or ctx ends. Between two tries it waits for a random time.
 func (c *Client) Insist(ctx context.Context, dice *rand.Rand, method string, next func() string, body []byte) ([]byte, http.Header, error) {
 	for {
 		url := next()
@@ -90,13 +88,13 @@ func (c *Client) Insist(ctx context.Context, dice *rand.Rand, method string, nex
 			return answer, header, err
 		}
 		if ended := Pause(ctx, time.Duration(20+dice.IntN(80))*time.Millisecond); ended != nil {
-			return nil, nil, fmt.Errorf("%s %s: %w, the last answer: %w", method, url, ended, err)
+			return nil, nil, fmt.Errorf("%s %s: %w, last answer: %w", method, url, ended, err)
 		}
 	}
 }
 
-// send sends a request. The caller closes the body of an answer with 200 or 202; the
-// others are errors, as for Do.
+// send sends a request. The caller closes the body of an answer with 200 or 202; other statuses are
+// errors, as for Do.
 func (c *Client) send(ctx context.Context, method, url string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -111,7 +109,7 @@ func (c *Client) send(ctx context.Context, method, url string, body []byte) (*ht
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(resp.Body) // What there is of it.
+	said, _ := io.ReadAll(resp.Body) // As much as was received.
 	switch {
 	case resp.StatusCode != http.StatusServiceUnavailable:
 		return nil, &StatusError{method + " " + url, resp.StatusCode, said}
@@ -121,7 +119,7 @@ func (c *Client) send(ctx context.Context, method, url string, body []byte) (*ht
 	return nil, ErrBusy
 }
 
-// Pause waits, or returns why ctx ended.
+// Pause sleeps, or returns the cause of the end of ctx.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -131,22 +129,22 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Message is the body of a request that delivers a text under a key.
+// Message returns the body of a request that delivers a text under a key.
 func Message(key, text string) []byte {
 	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": key})
 	if err != nil {
-		panic(err) // Maps of texts have a JSON form.
+		panic(err) // Maps of strings always marshal.
 	}
 	return body
 }
 
-// ReadReceipt reads the answer to an admission, and checks that its header says the same.
+// ReadReceipt decodes the answer to an admission, and checks that its header agrees.
 func ReadReceipt(answer []byte, header http.Header) (r conversation.Receipt, err error) {
 	return r, read("receipt", answer, header, &r, &r.Offset)
 }
 
-// ReadSnapshot reads the answer to a read of a whole conversation, and checks that its
-// header says the same.
+// ReadSnapshot decodes the answer to a read of a whole conversation, and checks that its header
+// agrees.
 func ReadSnapshot(answer []byte, header http.Header) (*conversation.Snapshot, error) {
 	var s conversation.Snapshot
 	if err := read("snapshot", answer, header, &s, &s.Offset); err != nil {
@@ -160,18 +158,18 @@ func read(what string, answer []byte, header http.Header, v any, at *conversatio
 		return Breach("%s %s: %v", what, answer, err)
 	}
 	if got := header.Get("Stream-Next-Offset"); got != at.String() {
-		return Breach("%s at %s has the header %s", what, at, got)
+		return Breach("%s at %s, but header has %s", what, at, got)
 	}
 	return nil
 }
 
-// Chunk is a chunk as it came.
+// Chunk is a chunk as it was received.
 type Chunk struct {
 	conversation.Chunk
-	Raw json.RawMessage // Its JSON.
+	Raw json.RawMessage // its JSON
 }
 
-// ReadChunks reads the answer to a read after an offset, and checks their order.
+// ReadChunks decodes the answer to a read after an offset, and checks the order of the chunks.
 func ReadChunks(answer []byte, after conversation.Offset) (chunks []Chunk, err error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(answer, &list); err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// Notes gathers what is wrong. The zero value has nothing.
+// Notes collects flaws. The zero value is empty.
 type Notes struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// Fail notes that something is wrong.
+// Fail adds a flaw.
 func (n *Notes) Fail(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -35,22 +35,22 @@ func (n *Notes) All() []string {
 
 func (n *Notes) Any() bool { return len(n.All()) > 0 }
 
-// Fleet is nodes that run, and what is wrong with them.
+// Fleet is a set of running nodes, with their flaws.
 type Fleet struct {
 	Notes
-	Client   *Client // For what nodes say of themselves, and for whoever else wants it.
+	Client   *Client // polls the nodes; callers may use it, too
 	liveness time.Duration
 	reaper   *proc.Reaper
 	running  sync.WaitGroup
 	begin    func(*Node)
-	cancel   context.CancelFunc // Ends what was begun.
+	cancel   context.CancelFunc // ends all supervisors
 
 	mu    sync.Mutex
 	nodes []*Node
 }
 
-// NewFleet makes a fleet without a node, which ends with a test. What has to happen has
-// liveness to do so.
+// NewFleet makes a fleet without a node, which ends with a test. liveness bounds the wait for a
+// required event.
 func NewFleet(t proc.Test, c *Client, liveness time.Duration) *Fleet {
 	f := &Fleet{Client: c, liveness: liveness, reaper: proc.ReaperOf(t)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,7 +88,7 @@ func (f *Fleet) Await(ctx context.Context) bool {
 	return !slices.ContainsFunc(f.all(), func(n *Node) bool { return !n.Await(ctx) })
 }
 
-// Leave ends all nodes in order, at once, and waits for them.
+// Leave shuts all nodes down concurrently, and waits for them.
 func (f *Fleet) Leave() {
 	var leaving sync.WaitGroup
 	for _, n := range f.all() {
@@ -97,7 +97,7 @@ func (f *Fleet) Leave() {
 	leaving.Wait()
 }
 
-// Replacements is how many processes have ended because they were no members any more.
+// Replacements returns the number of processes that ended because they were no longer members.
 func (f *Fleet) Replacements() (sum int) {
 	for _, n := range f.all() {
 		sum += int(n.replaced.Load())
@@ -105,77 +105,76 @@ func (f *Fleet) Replacements() (sum int) {
 	return sum
 }
 
-// Close kills what runs, as the end of all power would, and waits.
+// Close kills all processes and waits.
 func (f *Fleet) Close() {
 	f.cancel()
 	f.running.Wait()
 }
 
-// maxOutput bounds what a failed run shows of what one process has printed, in bytes.
+// maxOutput limits the output of one process in a failure, in bytes.
 const maxOutput = 16 << 10
 
-// Tails are the ends of the logs of the last two processes of each node.
+// Tails returns the ends of the logs of the last two processes of each node.
 func (f *Fleet) Tails() string {
 	var b strings.Builder
 	for _, n := range f.all() {
-		for life := max(1, n.Lives()-1); life <= n.Lives(); life++ {
-			fmt.Fprintf(&b, "--- %v, life %d\n%s\n", n, life, proc.Tail(n.log(life), maxOutput))
+		for start := max(1, n.Starts()-1); start <= n.Starts(); start++ {
+			fmt.Fprintf(&b, "--- %v, start %d\n%s\n", n, start, proc.Tail(n.log(start), maxOutput))
 		}
 	}
 	return b.String()
 }
 
-// NodeOptions say how a node is run.
+// NodeOptions configure a node.
 type NodeOptions struct {
-	Number  int      // From 0; people are told of the first as 1.
-	HTTP    string   // host:port for clients.
-	Admin   string   // host:port of health and metrics, "" for a node without.
-	Program string   // Its file.
-	Flags   []string // Beside those of every node.
-	Config  string   // Its file.
+	Number  int      // from 0; printed from 1
+	HTTP    string   // host:port for clients
+	Admin   string   // host:port of health and metrics, "" for none
+	Program string   // file name
+	Flags   []string // added to the common flags
+	Config  string   // file name
 	Env     []string
-	Dir     string // Of its logs.
-	Secret  string // No log may have it. "" is none.
-	Stays   bool   // It may not cease to be a member.
-	// Excused reports whether a process may have ended as it did although nobody asked for
-	// it. Nil excuses none.
+	Dir     string // for its logs
+	Secret  string // must not appear in a log, "" for none
+	Stays   bool   // must remain a member
+	// Excused reports whether a process may have ended without a request. Nil excuses none.
 	Excused func(*proc.Process) bool
-	// Beside is called with each process as it begins, and returns once that, or ctx, has ended.
+	// Beside is called with each process at its start, and returns once the process, or ctx, has
+	// ended.
 	Beside func(ctx context.Context, p *proc.Process)
 }
 
-// Node is one member over all its processes: whenever it is wanted and none runs, one is
-// started. An end that nobody asked for is noted.
+// Node is one member over all its processes: whenever it is wanted and none runs, one is started. An
+// end without a request is a flaw.
 type Node struct {
 	NodeOptions
 	fleet    *Fleet
 	wanted   atomic.Bool
-	process  atomic.Pointer[proc.Process] // Nil while none runs.
-	lives    atomic.Int64
+	process  atomic.Pointer[proc.Process] // nil while none runs
+	starts   atomic.Int64
 	replaced atomic.Int64
 }
 
 const (
-	// exitReplaced is the exit code of a node that is not a member any more. Whoever runs it
-	// starts it again.
+	// exitReplaced is the exit code of a node that is no longer a member. Its supervisor restarts it.
 	exitReplaced = 75
-	// looks is how often is looked whether a node is wanted, or ready.
+	// looks is the poll interval for wanted and ready nodes.
 	looks = 10 * time.Millisecond
 )
 
 func (n *Node) String() string { return fmt.Sprintf("node %d", n.Number+1) }
 
-// log is the file of what one of its processes prints.
-func (n *Node) log(life int) string {
-	return filepath.Join(n.Dir, fmt.Sprintf("node-%d.%d.log", n.Number+1, life))
+// log returns the log file of one of its processes.
+func (n *Node) log(start int) string {
+	return filepath.Join(n.Dir, fmt.Sprintf("node-%d.%d.log", n.Number+1, start))
 }
 
-func (n *Node) Lives() int { return int(n.lives.Load()) }
+func (n *Node) Starts() int { return int(n.starts.Load()) }
 
 func (n *Node) Want(on bool) { n.wanted.Store(on) }
 
-// Running returns the process of the moment, nil for none. One that has ended is none, whether
-// that was seen already or not.
+// Running returns the current process, nil for none. A process that has ended is none, even before it
+// was reaped.
 func (n *Node) Running() *proc.Process {
 	p := n.process.Load()
 	if p != nil && p.HasEnded() {
@@ -184,22 +183,22 @@ func (n *Node) Running() *proc.Process {
 	return p
 }
 
-// supervise starts the node whenever it is wanted and does not run, until the fleet ends.
-// It kills what runs then.
+// supervise starts the node whenever it is wanted and does not run, until the fleet ends. Then it
+// kills the running process.
 func (n *Node) supervise(ctx context.Context) {
 	for ; ctx.Err() == nil; _ = Pause(ctx, looks) {
 		if !n.wanted.Load() {
 			continue
 		}
 		args := append([]string{n.Program, "serve", "--quiet", "--config", n.Config}, n.Flags...)
-		p, err := n.fleet.reaper.Start(proc.Command{Args: args, Env: n.Env, Log: n.log(int(n.lives.Add(1)))})
+		p, err := n.fleet.reaper.Start(proc.Command{Args: args, Env: n.Env, Log: n.log(int(n.starts.Add(1)))})
 		if err != nil {
 			n.fleet.Fail("start %v: %v", n, err)
 			return
 		}
 		n.process.Store(p)
 		if !n.wanted.Load() {
-			p.Kill() // Who ended the node while it was started has not seen it.
+			p.Kill() // A Kill or Leave during the start has not seen the process.
 		}
 		if n.Beside != nil {
 			n.Beside(ctx, p)
@@ -210,15 +209,15 @@ func (n *Node) supervise(ctx context.Context) {
 			p.Kill()
 		}
 		n.process.Store(nil)
-		if !n.judge(p) {
+		if !n.inspect(p) {
 			return
 		}
 		_ = Pause(ctx, 100*time.Millisecond)
 	}
 }
 
-// judge looks at a process that has ended. It reports whether to start another.
-func (n *Node) judge(p *proc.Process) bool {
+// inspect checks a process that has ended. It reports whether to start another.
+func (n *Node) inspect(p *proc.Process) bool {
 	flaw := p.Flaw()
 	if p.ExitCode() == exitReplaced && !n.Stays {
 		n.replaced.Add(1)
@@ -242,7 +241,7 @@ func (n *Node) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill kills the node, which is not started again until it is wanted.
+// Kill kills the node, which is not restarted until it is wanted.
 func (n *Node) Kill() {
 	n.Want(false)
 	if p := n.Running(); p != nil {
@@ -250,8 +249,7 @@ func (n *Node) Kill() {
 	}
 }
 
-// Leave ends the node in order and waits for it. It is not started again until it is
-// wanted.
+// Leave shuts the node down and waits for it. It is not restarted until it is wanted.
 func (n *Node) Leave() {
 	n.Want(false)
 	p := n.Running()
@@ -260,18 +258,18 @@ func (n *Node) Leave() {
 	}
 	late, cancel := context.WithTimeout(context.Background(), n.fleet.liveness)
 	defer cancel()
-	_, _ = p.Await(late) // Until it serves, it may not have asked yet to be told of the signal.
+	_, _ = p.Await(late) // Before it serves, it may not handle the signal yet.
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.Ended():
 	case <-late.Done():
 		p.Quit()
-		n.fleet.Fail("%v does not end in order", n)
+		n.fleet.Fail("%v does not shut down in time", n)
 	}
 }
 
-// Await waits until the node takes requests, and reports whether it does. It gives up once
-// anything is wrong.
+// Await waits until the node takes requests, and reports whether it does. It returns false after any
+// flaw.
 func (n *Node) Await(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.fleet.liveness, fmt.Errorf("not within %v", n.fleet.liveness))
 	defer cancel()
@@ -286,7 +284,7 @@ func (n *Node) Await(ctx context.Context) bool {
 	return false
 }
 
-// admits asks the node whether it takes requests.
+// admits reports whether the node takes requests.
 func (n *Node) admits(ctx context.Context) bool {
 	if n.Admin == "" {
 		return true

@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// scripted is a node whose program is a script: it ends in the way that the file told names,
-// which it removes, or goes on.
+// scripted returns a node whose program is a script. It removes the file told and ends in the way
+// named in it, or goes on without that file.
 func scripted(t *testing.T, f *noderun.Fleet, o noderun.NodeOptions) (n *noderun.Node, told string) {
 	t.Helper()
 	o.Dir = t.TempDir()
@@ -28,21 +28,20 @@ func scripted(t *testing.T, f *noderun.Fleet, o noderun.NodeOptions) (n *noderun
 	return f.Add(o), told
 }
 
-// TestFleet lets nodes end in every way: which of them are started again, and which ends are
-// noted.
+// Nodes end in every way; the cases state which are restarted, and which ends are flaws.
 func TestFleet(t *testing.T) {
 	for name, c := range map[string]struct {
 		options noderun.NodeOptions
-		code    string // What it exits with by itself.
+		code    string // its own exit code
 		again   bool
 		flaws   []string
 	}{
-		"by itself":                {noderun.NodeOptions{}, "0", false, []string{"unexpected end"}},
-		"replaced":                 {noderun.NodeOptions{}, "75", true, nil},
-		"replaced, who may not be": {noderun.NodeOptions{Stays: true}, "75", false, []string{"unexpected end"}},
-		"excused":                  {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "3", true, nil},
-		"not excused":              {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "4", false, []string{"unexpected end"}},
-		"with a secret":            {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"output contains word"}},
+		"by itself":                 {noderun.NodeOptions{}, "0", false, []string{"unexpected end"}},
+		"replaced":                  {noderun.NodeOptions{}, "75", true, nil},
+		"replaced, name may not be": {noderun.NodeOptions{Stays: true}, "75", false, []string{"unexpected end"}},
+		"excused":                   {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "3", true, nil},
+		"not excused":               {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "4", false, []string{"unexpected end"}},
+		"with a secret":             {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"output contains word"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)
@@ -55,24 +54,24 @@ func TestFleet(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-first.Ended()
-			for c.again && n.Lives() == 1 {
+			for c.again && n.Starts() == 1 {
 				if noderun.Pause(t.Context(), time.Millisecond) != nil {
-					t.Fatal("it was not started again")
+					t.Fatal("node was not restarted")
 				}
 			}
 			f.Close()
 			flaws := f.All()
 			if len(flaws) != len(c.flaws) || len(flaws) > 0 && !strings.Contains(flaws[0], c.flaws[0]) {
-				t.Errorf("it is noted that %q, want %q", flaws, c.flaws)
+				t.Errorf("got flaws %q, want %q", flaws, c.flaws)
 			}
-			if !c.again && n.Lives() != 1 {
-				t.Errorf("it was started %d times", n.Lives())
+			if !c.again && n.Starts() != 1 {
+				t.Errorf("node was started %d times", n.Starts())
 			}
 		})
 	}
 }
 
-// TestFleetEnds: what is asked for is no flaw, and nobody who was sent away comes back.
+// Requested ends are no flaws, and an ended node is not restarted.
 func TestFleetEnds(t *testing.T) {
 	f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)
 	n, _ := scripted(t, f, noderun.NodeOptions{})
@@ -84,25 +83,24 @@ func TestFleetEnds(t *testing.T) {
 		end()
 		<-p.Ended()
 	}
-	if f.Close(); f.Any() || n.Lives() != 3 || n.Running() != nil || f.Replacements() != 0 {
-		t.Errorf("%q after %d lives", f.All(), n.Lives())
+	if f.Close(); f.Any() || n.Starts() != 3 || n.Running() != nil || f.Replacements() != 0 {
+		t.Errorf("got flaws %q after %d starts", f.All(), n.Starts())
 	}
 }
 
-// TestFleetEndsWhatBegins: a node is ended while its process is started, and before that can
-// have asked to be told of a signal.
+// A node is ended during the start of its process, and before the process handles signals.
 func TestFleetEndsWhatBegins(t *testing.T) {
 	f, begun := noderun.NewFleet(t, noderun.NewClient(liveness), liveness), make(chan *proc.Process, 1)
 	n, _ := scripted(t, f, noderun.NodeOptions{
 		Env: []string{"BEGINS=0.2"}, Beside: func(_ context.Context, p *proc.Process) { begun <- p },
 	})
-	// A process is started once its log is open: a pipe is when somebody reads it.
+	// A process is started once its log is open, and a pipe opens once it has a reader.
 	log, pipe := filepath.Join(n.Dir, "node-1.1.log"), filepath.Join(n.Dir, "pipe")
 	if err := syscall.Mkfifo(log, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.Want(true)
-	waiting.Until(t, "the start of a process", func() bool { return n.Lives() == 1 })
+	waiting.Until(t, "the start of a process", func() bool { return n.Starts() == 1 })
 	n.Kill()
 	if err := errors.Join(os.Rename(log, pipe), os.WriteFile(log, nil, 0o600)); err != nil {
 		t.Fatal(err)
@@ -117,7 +115,7 @@ func TestFleetEndsWhatBegins(t *testing.T) {
 	p := waiting.For(t, begun, "another process")
 	n.Leave()
 	waiting.For(t, p.Ended(), "its end")
-	if f.Close(); f.Any() || p.ExitCode() != 0 || n.Lives() != 2 {
-		t.Errorf("%q after %d lives, the last ended with %d", f.All(), n.Lives(), p.ExitCode())
+	if f.Close(); f.Any() || p.ExitCode() != 0 || n.Starts() != 2 {
+		t.Errorf("got flaws %q after %d starts, last exit code %d", f.All(), n.Starts(), p.ExitCode())
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// Place is where the data of nodes is: a folder, or a bucket of an S3 server.
+// Place is the location of the nodes' data: a folder, or a bucket of an S3 server.
 type Place struct {
 	Dir                                            string
 	Endpoint, Bucket, Region, AccessKey, SecretKey string
@@ -23,7 +23,7 @@ func NewBucket(t testing.TB, s *s3server.Server) Place {
 	return Place{Endpoint: s.Endpoint, Bucket: s.Bucket(t), Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
 }
 
-// Open returns the bucket and what closes it. No node may serve a folder meanwhile.
+// Open returns the bucket and its close function. No node may serve the folder at the same time.
 func (p Place) Open() (storage.Bucket, func() error, error) {
 	if p.Dir == "" {
 		b, err := s3.New(&s3.Options{
@@ -38,7 +38,8 @@ func (p Place) Open() (storage.Bucket, func() error, error) {
 	return store, store.Close, nil
 }
 
-// Probe has a bucket pass its probe under the endpoint that nodes see, so that no start has to under replaced answers.
+// Probe runs the bucket's probe under the endpoint of the nodes, so that no start needs it under
+// replaced answers.
 func (p Place) Probe(t testing.TB) {
 	t.Helper()
 	bucket, closeBucket, err := p.Open()
@@ -54,15 +55,15 @@ func (p Place) Probe(t testing.TB) {
 	}
 }
 
-// Names of the variables of [Place.Env].
+// Environment variables of [Place.Env].
 const keyEnv, secretEnv = "NODERUN_KEY", "NODERUN_SECRET"
 
-// Env is the environment of a program that a configuration tells of the place.
+// Env returns the environment for a program configured with [Place.Config].
 func (p Place) Env() []string {
 	return []string{keyEnv + "=" + p.AccessKey, secretEnv + "=" + p.SecretKey}
 }
 
-// Config names the place in a configuration, by a line to its end.
+// Config returns the place as a line of a configuration.
 func (p Place) Config() string {
 	if p.Dir != "" {
 		return fmt.Sprintf("bucket: {dir: %q}\n", p.Dir)

@@ -17,68 +17,65 @@ import (
 )
 
 const (
-	// maxEvent is more than any event of a stream has here, in bytes.
+	// maxEvent limits an event of a stream, in bytes.
 	maxEvent = 64 << 20
-	// silence is how long a stream may say nothing before a reader gives it up. A node
-	// that lives says something every 15 s, or when its machine lets it.
+	// silence is the timeout of a stream without data. A running node sends a heartbeat every 15 s, or
+	// later on a busy machine.
 	silence = time.Minute
 )
 
-// ErrSilent is a stream on which nothing was heard, not even a heartbeat.
-var ErrSilent = errors.New("nothing was heard")
+// ErrSilent is the timeout of a stream without data, heartbeats included.
+var ErrSilent = errors.New("no data on the stream")
 
-// Sight is all that somebody saw of a conversation between two offsets. The rest is of
-// a reader.
+// Sight holds the chunks read of a conversation between two offsets. The other fields are of a reader.
 type Sight struct {
-	Who      string
+	Name     string
 	From, To conversation.Offset
 	Chunks   []Chunk
 	Marks    []Mark
-	Resumed  int // Connections beyond the first.
-	Repeated int // Chunks that came again after a connection broke.
+	Resumed  int // connections beyond the first
+	Repeated int // chunks received again after a broken connection
 }
 
-// Mark is when a reader had everything up to an offset.
+// Mark is the time at which a reader had everything up to an offset.
 type Mark struct {
-	Call, At time.Time // When it asked, and when it had it.
+	Call, At time.Time // of the request, and of the offset
 	Offset   conversation.Offset
 }
 
-// Reader follows a conversation over one connection after the other. It resumes from
-// the last offset it was given and drops what it has.
+// Reader follows a conversation over one connection after the other. It resumes from the last received
+// offset and drops repeated chunks.
 type Reader struct {
 	client *Client
 	fresh  func(Chunk) error
 
 	mu   sync.Mutex
-	seen Sight // To is where it resumes.
+	seen Sight // To is the resume offset
 }
 
-// NewReader makes a reader of what is recorded after an offset. Unless it is nil, fresh
-// is called with each chunk that was not seen before, in order. Its error ends the read;
-// it may not call the reader.
+// NewReader makes a reader of the records after an offset. If fresh is not nil, it is called with each
+// new chunk, in order. Its error ends the read; it may not call the reader.
 func NewReader(c *Client, from conversation.Offset, fresh func(Chunk) error) *Reader {
 	return &Reader{client: c, fresh: fresh, seen: Sight{From: from, To: from, Resumed: -1}}
 }
 
-// At is where the reader resumes.
+// At returns the resume offset.
 func (r *Reader) At() conversation.Offset {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen.To
 }
 
-// Sight returns what the reader has seen. The lists are shared.
-func (r *Reader) Sight(who string) Sight {
+// Sight returns the chunks read so far. The lists are shared.
+func (r *Reader) Sight(name string) Sight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.seen
-	s.Who, s.Resumed = who, max(0, s.Resumed)
+	s.Name, s.Resumed = name, max(0, s.Resumed)
 	return s
 }
 
-// Poll reads the conversation at a URL by long-poll until there is an error, which it
-// returns.
+// Poll reads the conversation at a URL by long-poll until there is an error, which it returns.
 func (r *Reader) Poll(ctx context.Context, url string) error {
 	for after := r.connect(); ; {
 		call := time.Now()
@@ -95,8 +92,8 @@ func (r *Reader) Poll(ctx context.Context, url string) error {
 	}
 }
 
-// Follow reads by event streams of one URL after the other, as next gives them, until ctx
-// ends. It returns what breaks a promise; nothing that was recorded is lost between two.
+// Follow reads by event streams of the URLs that next returns, one after the other, until ctx ends. It
+// returns a breach; no record is lost between two streams.
 func (r *Reader) Follow(ctx context.Context, dice *rand.Rand, next func() string) error {
 	for ctx.Err() == nil {
 		url := next()
@@ -111,8 +108,8 @@ func (r *Reader) Follow(ctx context.Context, dice *rand.Rand, next func() string
 	return nil
 }
 
-// Stream reads one event stream of the conversation at a URL to its end, which is an
-// error too, [ErrSilent] if it was given up.
+// Stream reads one event stream of the conversation at a URL to its end, which is an error too:
+// [ErrSilent] after a timeout.
 func (r *Reader) Stream(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -127,7 +124,7 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 	events := sse.NewReader(io.TeeReader(resp.Body, heard{quiet}), &sse.Options{MaxEventBytes: maxEvent})
 	for {
 		e, err := events.Next()
-		if err != nil || e.Unterminated { // An event counts once its blank line has come.
+		if err != nil || e.Unterminated { // An event counts once its blank line was received.
 			return errors.Join(err, context.Cause(ctx), io.ErrUnexpectedEOF)
 		}
 		switch e.Name {
@@ -148,7 +145,7 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 	}
 }
 
-// heard puts off the end of a stream whenever it says something.
+// heard resets the timeout of a stream whenever data arrives.
 type heard struct{ quiet *time.Timer }
 
 func (h heard) Write(said []byte) (int, error) {
@@ -160,7 +157,7 @@ func readURL(url, live string, after conversation.Offset) string {
 	return fmt.Sprintf("%s?view=updates&live=%s&offset=%s", url, live, after)
 }
 
-// connect begins a connection and returns where it resumes.
+// connect counts a connection and returns its resume offset.
 func (r *Reader) connect() conversation.Offset {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +165,7 @@ func (r *Reader) connect() conversation.Offset {
 	return r.seen.To
 }
 
-// advance is a new offset to resume from.
+// advance sets a new resume offset.
 func (r *Reader) advance(call time.Time, text string) (conversation.Offset, error) {
 	next, err := conversation.ParseOffset(text)
 	if err != nil {
@@ -189,8 +186,8 @@ func (r *Reader) advance(call time.Time, text string) (conversation.Offset, erro
 	return next, nil
 }
 
-// take adds the chunks of a read after an offset. What came before the connection broke
-// and comes again has to be the same.
+// take adds the chunks of a read after an offset. Chunks received again after a broken connection must
+// be equal.
 func (r *Reader) take(data []byte, after conversation.Offset) error {
 	chunks, err := ReadChunks(data, after)
 	if err != nil {
@@ -215,17 +212,17 @@ func (r *Reader) take(data []byte, after conversation.Offset) error {
 	return nil
 }
 
-// again is a chunk that has come before. The caller holds mu.
+// again checks a repeated chunk. The caller holds mu.
 func (r *Reader) again(c Chunk) error {
 	r.seen.Repeated++
 	at := c.Position
 	for i := len(r.seen.Chunks) - 1; i >= 0 && r.seen.Chunks[i].Position.Compare(at) >= 0; i-- {
 		if r.seen.Chunks[i].Position == at {
 			if !bytes.Equal(r.seen.Chunks[i].Raw, c.Raw) {
-				return Breach("chunk %v was %s and is now %s", at, r.seen.Chunks[i].Raw, c.Raw)
+				return Breach("chunk %v repeated with another value: first %s, then %s", at, r.seen.Chunks[i].Raw, c.Raw)
 			}
 			return nil
 		}
 	}
-	return Breach("chunk %s was left out before", c.Raw)
+	return Breach("chunk %s was missing before", c.Raw)
 }

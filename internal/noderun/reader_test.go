@@ -13,8 +13,7 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// liveness bounds a wait for something that has to happen. It only matters when a test
-// fails.
+// liveness bounds a wait for a required event. Only failing tests reach it.
 const liveness = time.Minute
 
 // serve answers with one status, one offset in the header and one body.
@@ -49,13 +48,13 @@ func TestDo(t *testing.T) {
 		}
 	}
 	if _, _, err := c.Do(t.Context(), http.MethodGet, serve(t, 503, offset(1), ""), nil); !errors.Is(err, noderun.ErrBusy) || noderun.Broken(err) {
-		t.Errorf("a node that is busy: %v", err)
+		t.Errorf("503 with Retry-After: %v", err)
 	}
 	if _, _, err := c.Do(t.Context(), http.MethodGet, serve(t, 503, "", ""), nil); !noderun.Broken(err) {
-		t.Errorf("a node that is busy and does not say for how long: %v", err)
+		t.Errorf("503 without Retry-After: %v", err)
 	}
 	if _, _, err := c.Do(t.Context(), http.MethodGet, "http://127.0.0.1:0", nil); err == nil || noderun.Broken(err) {
-		t.Errorf("no node: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 }
 
@@ -94,8 +93,8 @@ func TestReader(t *testing.T) {
 		"in order":                        {[]string{data(one, two), control(5), ": heartbeat\n\n", data(three), control(9)}, 3, ""},
 		"some of it again":                {[]string{data(one), data(one, two), data(two, three), control(9)}, 3, ""},
 		"half a frame does not count":     {[]string{data(one), "event: data\ndata:[" + two + "]\n"}, 1, ""},
-		"something was left out":          {[]string{data(one, three), data(two)}, 2, "was left out before"},
-		"something is different":          {[]string{data(one), data(chunk(5, 0, "x"))}, 1, "is now"},
+		"something was left out":          {[]string{data(one, three), data(two)}, 2, "was missing before"},
+		"something is different":          {[]string{data(one), data(chunk(5, 0, "x"))}, 1, "repeated with another value"},
 		"twice in a frame":                {[]string{data(one, one)}, 0, "comes after"},
 		"in another order":                {[]string{data(two, one)}, 0, "comes after"},
 		"a chunk before the offset":       {[]string{data(chunk(2, 0, "a"))}, 0, "comes after"},
@@ -120,16 +119,15 @@ func TestReader(t *testing.T) {
 			}
 			s := r.Sight("who")
 			if len(s.Chunks) != c.seen || s.From != 2 || s.To != r.At() {
-				t.Errorf("saw %d chunks from %s to %s, want %d", len(s.Chunks), s.From, s.To, c.seen)
+				t.Errorf("got %d chunks from %s to %s, want %d", len(s.Chunks), s.From, s.To, c.seen)
 			}
 			if c.seen == 3 && (fresh != "abc" || s.To != 9 || s.Marks[len(s.Marks)-1].Offset != 9) {
-				t.Errorf("%q came, to %s with the marks %v", fresh, s.To, s.Marks)
+				t.Errorf("got %q, to %s with the marks %v", fresh, s.To, s.Marks)
 			}
 		})
 	}
 }
 
-// TestPoll lets a reader follow by long-poll, and then by a stream.
 func TestPoll(t *testing.T) {
 	var asked []string
 	answers := []string{"[" + chunk(3, 0, "a") + "]", "[]", "[" + chunk(5, 0, "b") + "]"}
@@ -145,13 +143,13 @@ func TestPoll(t *testing.T) {
 	defer s.Close()
 	r := noderun.NewReader(noderun.NewClient(liveness), 2, nil)
 	if err := r.Poll(t.Context(), s.URL); !noderun.Broken(err) {
-		t.Errorf("polls end with %v", err)
+		t.Errorf("Poll: %v", err)
 	}
 	if err := r.Stream(t.Context(), serve(t, 200, "", data(chunk(6, 0, "c"))+data(chunk(6, 0, "c"))+control(6))); noderun.Broken(err) {
 		t.Error(err)
 	}
 	want := fmt.Sprint([]string{"long-poll " + offset(2), "long-poll " + offset(3), "long-poll " + offset(4), "long-poll " + offset(5)})
 	if s := r.Sight(""); fmt.Sprint(asked) != want || len(s.Chunks) != 3 || s.Resumed != 1 || s.Repeated != 1 || len(s.Marks) != 4 {
-		t.Errorf("asked %v, want %v; saw %+v", asked, want, s)
+		t.Errorf("requests %v, want %v; got %+v", asked, want, s)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Refusing returns an address where nobody listens. Its port is none that a system gives to
-// whoever asks for any, so that nobody gets it before the test does.
+// Refusing returns an address without a listener. Its port is outside the ephemeral range, so no other
+// process gets it by chance before the test uses it.
 func Refusing(t testing.TB) string {
 	t.Helper()
 	for {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Verify lets a program look at the whole bucket that a configuration names, of which no
-// node is left. It returns what is wrong, and what the program said.
+// Verify runs a program's check over the whole bucket of a configuration, after all nodes have ended.
+// It returns the flaws, and the program's output.
 func Verify(ctx context.Context, program, config string, env []string) (flaws []string, said []byte) {
 	cmd := exec.CommandContext(ctx, program, "log", "verify", "--json", "--config", config)
 	cmd.Env = append(os.Environ(), env...)
@@ -27,8 +27,8 @@ func Verify(ctx context.Context, program, config string, env []string) (flaws []
 	return flaws, said
 }
 
-// Verified reads the findings of "parley log verify --json" and its exit code: only notes are
-// no flaw, such as what a kill may leave behind, and what compaction has not deleted yet.
+// Verified reads the findings of "parley log verify --json" and its exit code. Notes are no flaws: a
+// kill may leave objects behind, and compaction may not have deleted others yet.
 func Verified(out []byte, code int) (flaws []string) {
 	if code != 0 {
 		flaws = append(flaws, fmt.Sprintf("parley log verify ended with %d", code))

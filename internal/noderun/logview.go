@@ -11,13 +11,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Admitted is a submission as a log has it.
+// Admitted is a submission in a log.
 type Admitted struct {
 	Key        string
 	Submission conversation.SubmissionID
 	Offset     conversation.Offset
 	Settled    []conversation.Outcome
-	Attempts   int // Released ones included.
+	Attempts   int // released ones included
 	Released   int
 }
 
@@ -26,34 +26,34 @@ func (a *Admitted) Completed() bool {
 	return len(a.Settled) == 1 && a.Settled[0] == conversation.OutcomeCompleted
 }
 
-// Story is what the log of a conversation says, read from the bucket.
-type Story struct {
+// LogView is the log of a conversation, read from the bucket.
+type LogView struct {
 	Key    conversation.Key
 	After  storage.Position
 	State  *conversation.State
-	Order  []*Admitted                               // In order of admission.
-	Shows  map[conversation.Offset][]json.RawMessage // What readers of a batch are shown: the JSON of each chunk.
-	Hashes []storage.Hash                            // By sequence number.
-	Claims int                                       // Batches without a record.
+	Order  []*Admitted                               // in order of admission
+	Shows  map[conversation.Offset][]json.RawMessage // chunks of a batch as sent to readers, in JSON
+	Hashes []storage.Hash                            // by sequence number
+	Claims int                                       // batches without a record
 
-	// Lines changes what a batch says before it is decoded. Nil changes nothing.
+	// Lines transforms the lines of a batch before they are decoded. It may be nil.
 	Lines func([]byte) []byte
-	// Each is called with each batch that was added, unless it is nil.
+	// Each is called with each added batch. It may be nil.
 	Each func(conversation.Batch) error
 
 	subs map[conversation.SubmissionID]*Admitted
 }
 
-// NewStory makes the story of a conversation of which nothing was read.
-func NewStory(agent, id string) *Story {
-	return &Story{
+// NewLogView makes an empty story of a conversation.
+func NewLogView(agent, id string) *LogView {
+	return &LogView{
 		Key: conversation.Address{Agent: agent, ID: id}.Key(), After: storage.Start(), State: conversation.NewState(),
 		Shows: map[conversation.Offset][]json.RawMessage{}, subs: map[conversation.SubmissionID]*Admitted{},
 	}
 }
 
-// Read goes on to the end of the log.
-func (s *Story) Read(ctx context.Context, logs *storage.Logs) error {
+// Read reads to the end of the log.
+func (s *LogView) Read(ctx context.Context, logs *storage.Logs) error {
 	for b, err := range logs.Batches(ctx, s.Key, s.After) {
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (s *Story) Read(ctx context.Context, logs *storage.Logs) error {
 	return nil
 }
 
-func (s *Story) Add(b conversation.Batch) error {
+func (s *LogView) Add(b conversation.Batch) error {
 	if err := s.State.Apply(b); err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (s *Story) Add(b conversation.Batch) error {
 	return s.Each(b)
 }
 
-// show adds what readers are shown of a batch.
-func (s *Story) show(b conversation.Batch) error {
+// show adds the chunks of a batch.
+func (s *LogView) show(b conversation.Batch) error {
 	at := func() (*conversation.Snapshot, error) { return s.State.Snapshot(), nil }
 	chunks, err := conversation.Project(s.State.Created().ConversationID, b, at)
 	if err != nil {
@@ -124,31 +124,31 @@ func (s *Story) show(b conversation.Batch) error {
 	return nil
 }
 
-// Lacks says in what a sight differs from what the log shows, "" if it does not.
-func (s *Story) Lacks(w Sight) string {
+// Lacks describes the difference between a sight and the log, "" if there is none.
+func (s *LogView) Lacks(w Sight) string {
 	if w.To > s.State.Head() {
-		return fmt.Sprintf("%s has read to %s, the log ends at %s", w.Who, w.To, s.State.Head())
+		return fmt.Sprintf("%s read to %s, but the log ends at %s", w.Name, w.To, s.State.Head())
 	}
 	seen := w.Chunks
 	for o := w.From + 1; o <= w.To; o++ {
 		for index, want := range s.Shows[o] {
 			if len(seen) == 0 {
-				return fmt.Sprintf("%s never saw %s", w.Who, want)
+				return fmt.Sprintf("%s lacks %s", w.Name, want)
 			}
 			at := conversation.Position{Batch: o, Index: index}
 			if got := seen[0]; got.Position != at || !SameJSON(got.Raw, want) {
-				return fmt.Sprintf("%s saw %s at %v where the log shows %s at %v", w.Who, got.Raw, got.Position, want, at)
+				return fmt.Sprintf("%s: got %s at %v, want %s at %v as in the log", w.Name, got.Raw, got.Position, want, at)
 			}
 			seen = seen[1:]
 		}
 	}
 	if len(seen) > 0 {
-		return fmt.Sprintf("%s saw %s, which the log does not show", w.Who, seen[0].Raw)
+		return fmt.Sprintf("%s: got %s, which is not in the log", w.Name, seen[0].Raw)
 	}
 	return ""
 }
 
-// SameJSON reports whether two texts have the same value.
+// SameJSON reports whether two texts have the same JSON value.
 func SameJSON(a, b []byte) bool {
 	var x, y any
 	return bytes.Equal(a, b) || json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
