@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// answers are those of all questions of the page.
+// answers returns the expected answers to all questions of the page.
 func answers() map[string]answer {
 	all := turnAnswers()
 	maps.Copy(all, submissionAnswers())
@@ -16,7 +16,7 @@ func answers() map[string]answer {
 	return all
 }
 
-// byModel is the key of turns of a model.
+// byModel returns the key of a turn by model.
 func byModel(e *observability.Event) []any {
 	r := e.Payload.(*observability.Turn).Request
 	return []any{r.Provider, r.Model}
@@ -74,13 +74,13 @@ func turnAnswers() map[string]answer {
 	}
 }
 
-// costs are calls, tokens and dollars.
+// costs returns calls, tokens and dollars.
 func costs(g *group) []any {
 	all := payloads[*observability.Turn](g)
 	return []any{int64(len(all)), sum(all, tokens), sum(all, dollars)}
 }
 
-// cached is how much of the input of turns came from the prompt cache.
+// cached returns the share of turns' input that came from the prompt cache.
 func cached(g *group) []any {
 	all := payloads[*observability.Turn](g)
 	input := sum(all, func(t *observability.Turn) int64 { return used(t).Input })
@@ -92,7 +92,7 @@ func cached(g *group) []any {
 	return []any{input, hit, written, float64(hit) / float64(input+hit+written)}
 }
 
-// lost is how much time of model calls came to nothing.
+// lost returns the time of model calls without a result.
 func lost(g *group) []any {
 	all := payloads[*observability.Turn](g)
 	isError := func(t *observability.Turn) bool { return t.IsError }
@@ -118,8 +118,8 @@ func slowest(turns []observability.Event) [][]any {
 	return first(ordered(rows, -7, 10), 20, 9)
 }
 
-// waits are how many have waited and how long, by agent; ms tells how long, and whether an
-// event counts.
+// waits returns the number and the durations of waits by agent. ms returns the duration of an event,
+// and whether it counts.
 func waits[P observability.Payload](events []observability.Event, ms func(P) (int64, bool)) [][]any {
 	return ordered(grouped(events, func(e *observability.Event) []any {
 		if _, counts := ms(e.Payload.(P)); !counts {
@@ -201,7 +201,7 @@ func submissionAnswers() map[string]answer {
 	}
 }
 
-// unsettled are the submissions without an outcome.
+// unsettled returns the submissions without an outcome.
 func unsettled(w *world) [][]any {
 	all := w.since(0, observability.TypeSubmissionQueued, observability.TypeSubmissionRunning, observability.TypeSubmissionSettled)
 	return ordered(grouped(all, func(e *observability.Event) []any { return []any{e.Agent, e.Instance, string(e.Submission)} }, func(g *group) []any {
@@ -219,7 +219,7 @@ func unsettled(w *world) [][]any {
 	}), 4, 3)
 }
 
-// errorOf is the error of a settlement or a turn, "" without one.
+// errorOf returns the error of a settlement or a turn, "" for none.
 func errorOf(p observability.Payload) string {
 	var err *observability.Error
 	switch p := p.(type) {
@@ -240,7 +240,7 @@ func errorOf(p observability.Payload) string {
 	return err.Type
 }
 
-// told are the durable events of a submission, in their order.
+// told returns the durable events of a submission, in order.
 func told(w *world, id conversation.SubmissionID) [][]any {
 	var events []observability.Event
 	for _, e := range w.events {
@@ -329,7 +329,7 @@ func workAnswers() map[string]answer {
 		}},
 		"Where did work lose its writer?": {"hour agent recoveries fences conversations", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeSubmissionRecovery), func(e *observability.Event) []any {
-				if !e.Live() { // It is given up.
+				if !e.Live() { // It was abandoned.
 					return nil
 				}
 				return []any{hour(e), e.Agent}
@@ -339,7 +339,7 @@ func workAnswers() map[string]answer {
 			}), 1, 2)
 		}},
 		"How many conversations are active per hour?": {"hour agent conversations submissions", func(w *world, since conversation.Time) [][]any {
-			// The hour of since begins with it.
+			// since is the start of an hour.
 			return ordered(grouped(w.since(since), func(e *observability.Event) []any {
 				if e.Live() {
 					return nil

@@ -10,13 +10,13 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// group is what a key has in common.
+// group holds the events with the same key.
 type group struct {
 	key    []any
 	events []observability.Event
 }
 
-// grouped computes a row of every group of events. An event without a key is in none.
+// grouped computes a row for each group of events. An event without a key belongs to none.
 func grouped(events []observability.Event, key func(e *observability.Event) []any, row func(g *group) []any) [][]any {
 	groups := map[string]*group{}
 	for i := range events {
@@ -70,7 +70,7 @@ func compare(a, b any) int {
 	panic(fmt.Sprintf("no order of %T", a))
 }
 
-// first are the first n rows without what follows their first columns.
+// first returns the first n rows, reduced to their first columns.
 func first(rows [][]any, n, columns int) [][]any {
 	rows = rows[:min(n, len(rows))]
 	for i := range rows {
@@ -79,7 +79,7 @@ func first(rows [][]any, n, columns int) [][]any {
 	return rows
 }
 
-// payloads are the payloads of a type.
+// payloads returns the payloads of a type.
 func payloads[P observability.Payload](g *group) []P {
 	var out []P
 	for _, e := range g.events {
@@ -90,7 +90,6 @@ func payloads[P observability.Payload](g *group) []P {
 	return out
 }
 
-// sum adds up what f says of each.
 func sum[P any, N int64 | float64](all []P, f func(P) N) N {
 	var total N
 	for _, p := range all {
@@ -99,7 +98,6 @@ func sum[P any, N int64 | float64](all []P, f func(P) N) N {
 	return total
 }
 
-// count is of how many f is true.
 func count[P any](all []P, f func(P) bool) int64 {
 	return sum(all, func(p P) int64 {
 		if f(p) {
@@ -118,7 +116,7 @@ func distinct[P any, K comparable](all []P, f func(P) K) int64 {
 	return int64(len(seen))
 }
 
-// quantiles are those of what f says of each; nil without any.
+// quantiles returns the quantiles of f, nil without values.
 func quantiles[P any](all []P, f func(P) int64, levels ...float64) []any {
 	var values []int64
 	for _, p := range all {
@@ -144,7 +142,7 @@ func day(e *observability.Event) string  { return at(e.At, "2006-01-02") }
 func hour(e *observability.Event) string { return at(e.At, "2006-01-02 15:00:00") }
 func moment(t conversation.Time) string  { return at(t, "2006-01-02 15:04:05.000") }
 
-// used is the usage of a turn, zeros if it has none.
+// used returns the usage of a turn, zero if it has none.
 func used(t *observability.Turn) observability.Usage {
 	if t.Response.Usage == nil {
 		return observability.Usage{}

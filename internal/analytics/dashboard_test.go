@@ -17,10 +17,10 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// dataSource is the plugin of Grafana whose macros the queries use.
+// dataSource is the Grafana plugin whose macros the queries use.
 const dataSource = "grafana-clickhouse-datasource"
 
-// dashboard is what matters here of deploy/grafana/parley.json.
+// dashboard is the tested part of deploy/grafana/parley.json.
 type dashboard struct {
 	UID           string
 	SchemaVersion int
@@ -65,14 +65,14 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// grafana is what a dashboard is looked at with.
+// grafana holds the variables and the time range of a dashboard.
 type grafana struct {
 	from, to time.Time
 	interval time.Duration
-	agents   []string // None is All.
+	agents   []string // empty is All
 }
 
-// sql fills in the variables and macros of a query, as Grafana and the plugin do.
+// sql substitutes the variables and macros of a query, like Grafana and the plugin.
 func (g grafana) sql(t *testing.T, query string) string {
 	t.Helper()
 	quoted := make([]string, len(g.agents))
@@ -98,7 +98,7 @@ func (g grafana) sql(t *testing.T, query string) string {
 	return query
 }
 
-// looks are the dashboard of all agents, and of two.
+// looks returns the dashboard of all agents, and of two.
 func looks(w *world) []grafana {
 	last := w.events[0].At
 	for _, e := range w.events {
@@ -110,7 +110,7 @@ func looks(w *world) []grafana {
 	return []grafana{all, some}
 }
 
-// TestDashboard runs everything that the dashboard asks.
+// TestDashboard runs every query of the dashboard.
 func TestDashboard(t *testing.T) {
 	w := newWorld(seed)
 	e := start(t, w)
@@ -119,7 +119,7 @@ func TestDashboard(t *testing.T) {
 	t.Run("agents", func(t *testing.T) { checkAgents(t, w, e) })
 }
 
-// checkPanels holds every panel to show something.
+// checkPanels checks that every panel has data.
 func checkPanels(t *testing.T, w *world, e *engine) {
 	for _, p := range readDashboard(t).Panels {
 		t.Run(p.Title, func(t *testing.T) {
@@ -142,7 +142,7 @@ func checkPanels(t *testing.T, w *world, e *engine) {
 	}
 }
 
-// telling reports whether every column of numbers has one that is not zero.
+// telling reports whether every numeric column has a value other than zero.
 func telling(got table) bool {
 	for i := range got.columns {
 		if !slices.ContainsFunc(got.rows, func(row []any) bool {
@@ -154,7 +154,7 @@ func telling(got table) bool {
 	return true
 }
 
-// checkFigures compares the figures that stand alone with the events.
+// checkFigures compares the single-value panels with the events.
 func checkFigures(t *testing.T, w *world, e *engine) {
 	queries := map[string]string{}
 	for _, p := range readDashboard(t).Panels {
@@ -184,7 +184,7 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 					attempts++
 				}
 			case *observability.SubmissionRecovery:
-				if shown(e.Agent) && e.Live() { // Others are given up.
+				if shown(e.Agent) && e.Live() { // others are abandoned
 					if interrupted++; p.Fenced {
 						fences++
 					}
@@ -220,7 +220,7 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 	}
 }
 
-// checkAgents asks for the agents to choose of.
+// checkAgents queries the agents of the selector.
 func checkAgents(t *testing.T, w *world, e *engine) {
 	for _, v := range readDashboard(t).Templating.List {
 		if v.Name != "agent" {
@@ -239,7 +239,7 @@ func checkAgents(t *testing.T, w *world, e *engine) {
 	t.Error("there are no agents to choose of")
 }
 
-// TestDashboardIsWhole looks at what Grafana would refuse, or show badly.
+// TestDashboardIsWhole checks for definitions that Grafana would refuse or display badly.
 func TestDashboardIsWhole(t *testing.T) {
 	d := readDashboard(t)
 	if d.UID != "parley" || d.SchemaVersion < 39 {

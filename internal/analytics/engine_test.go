@@ -14,20 +14,20 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// engine is a database that holds the events of a world.
+// engine is a database with the events of a world.
 type engine struct {
-	address *url.URL // of HTTP, with the user
+	address *url.URL // HTTP, with the user
 	name    string
 }
 
-// table is the answer to a query. Values are string, bool, int64, float64, nil or lists
-// of them; moments are text.
+// table is the answer to a query. Values are string, bool, int64, float64, nil or lists of them; times
+// are strings.
 type table struct {
 	columns []string
 	rows    [][]any
 }
 
-// start stores a world in an engine, with all that comes twice.
+// start stores a world in an engine, including the repeated writes.
 func start(t *testing.T, w *world) *engine {
 	t.Helper()
 	server := clickhousetest.Start(t)
@@ -51,7 +51,7 @@ func start(t *testing.T, w *world) *engine {
 	if err := db.Migrate(t.Context(), nil, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	// What is there twice stays there twice, so that only the view can tell.
+	// Without merges the duplicates remain in the table, so only the view can remove them.
 	e.query(t, "SYSTEM STOP MERGES events_raw", nil)
 	sink, err := clickhouse.NewSink(db)
 	if err != nil {
@@ -74,7 +74,7 @@ func start(t *testing.T, w *world) *engine {
 	return e
 }
 
-// query runs a statement as analysts do.
+// query runs a statement over HTTP, as analysts do.
 func (e *engine) query(t *testing.T, statement string, parameters map[string]string) table {
 	t.Helper()
 	u := *e.address
@@ -108,7 +108,7 @@ func (e *engine) query(t *testing.T, statement string, parameters map[string]str
 	return decode(t, body)
 }
 
-// decode reads an answer in the format JSONCompact.
+// decode decodes an answer in the format JSONCompact.
 func decode(t *testing.T, body []byte) table {
 	t.Helper()
 	var answer struct {
@@ -133,7 +133,7 @@ func decode(t *testing.T, body []byte) table {
 	return out
 }
 
-// valueOf is a value of a column of a type.
+// valueOf converts a value of a column of a type.
 func valueOf(t *testing.T, kind string, v any) any {
 	t.Helper()
 	switch v := v.(type) {

@@ -17,10 +17,10 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// seed makes the world of the tests.
+// seed is the seed of the tests' world.
 const seed = 20260301
 
-// answer is what a query must give, computed without SQL.
+// answer is the expected result of a query, computed without SQL.
 type answer struct {
 	columns string
 	rows    func(w *world, since conversation.Time) [][]any
@@ -36,7 +36,7 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// queries are those of the page, by the question above each.
+// queries returns the queries of the page by the question above each.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
 	text, found := page(t), map[string]string{}

@@ -17,8 +17,8 @@ const (
 	conversations                   = 48
 )
 
-// world is a few days of an installation: every event once, in the order of each
-// conversation. It is a function of the seed.
+// world is a few days of an installation: every event once, in the order of each conversation. It
+// depends only on the seed.
 type world struct {
 	rand   *rand.Rand
 	events []observability.Event
@@ -40,18 +40,18 @@ func newWorld(seed uint64) *world {
 
 func (w *world) between(low, high int64) int64 { return low + w.rand.Int64N(high-low) }
 
-// chance is true so many times of a hundred.
+// chance returns true with the given probability.
 func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
 
 func (w *world) pick(words ...string) string { return words[w.rand.IntN(len(words))] }
 
-// id returns the next of all ids. They have no order.
+// id returns the next id. Ids have no order.
 func (w *world) id(prefix string) string {
 	w.ids++
 	return fmt.Sprintf("%s_%04x%04d", prefix, w.rand.IntN(1<<16), w.ids)
 }
 
-// story is one conversation as it goes on.
+// story generates one conversation.
 type story struct {
 	*world
 	src    observability.Source
@@ -60,7 +60,7 @@ type story struct {
 	at     conversation.Time
 }
 
-// work is for whom something is done: a submission, or a subagent's.
+// work is the submission or subagent task that a turn belongs to.
 type work struct {
 	conversation.Origin
 	child      conversation.ConversationID
@@ -78,7 +78,7 @@ func (w *world) begin(i int) *story {
 	return s
 }
 
-// batch appends records, and tells their events.
+// batch appends records, and adds their events.
 func (s *story) batch(records ...conversation.Record) {
 	b := conversation.Batch{Offset: s.seq, Records: records}
 	s.seq++
@@ -89,21 +89,21 @@ func (s *story) batch(records ...conversation.Record) {
 	}
 }
 
-// emit gives a live event its name, as a node does.
+// emit adds a live event under a name like that of a node.
 func (s *story) emit(e observability.Event) {
 	e.ID, e.Index = fmt.Sprintf("live_n1_%d", s.live), s.live
 	s.live++
 	s.events = append(s.events, e)
 }
 
-// pass lets time go by.
+// pass advances the time.
 func (s *story) pass(low, high int64) int64 {
 	ms := s.between(low, high)
 	s.at += conversation.Time(ms)
 	return ms
 }
 
-// submission admits a delivery, and goes on with it as far as it gets.
+// submission admits a delivery, and works on it until it settles or stops.
 func (s *story) submission() {
 	id := conversation.SubmissionID(s.id("sub"))
 	job := work{Origin: conversation.Origin{Root: id}, submission: id, message: conversation.MessageID(s.id("msg"))}
@@ -132,7 +132,7 @@ func (s *story) submission() {
 		return
 	}
 	if s.chance(4) {
-		settled = nil // It waits.
+		settled = nil // It remains suspended.
 		return
 	}
 	began := s.at
@@ -146,7 +146,7 @@ func (s *story) submission() {
 	settled.ElapsedMs, settled.AttemptMs = int64(s.at-began), int64(s.at-began)
 	switch {
 	case s.chance(3):
-		settled = nil // It is under way.
+		settled = nil // It remains unfinished.
 	case s.chance(8):
 		settled.Outcome = conversation.OutcomeAborted
 		settled.Error = &conversation.SettlementError{Type: conversation.CodeAborted, Message: "It was aborted."}
@@ -157,7 +157,7 @@ func (s *story) submission() {
 	}
 }
 
-// attempts begins the work on a submission, which may have to begin anew.
+// attempts starts the work on a submission, possibly with several attempts.
 func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched bool) int {
 	start := &conversation.AttemptStarted{
 		Submission: id, Attempt: 1, MaxAttempts: 10, Writer: "n1", QueuedMs: queued, Dispatched: dispatched, At: s.at,
@@ -167,7 +167,7 @@ func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched 
 		next := *start
 		next.QueuedMs = 0
 		if s.chance(40) {
-			// Put away in order, the attempt goes on under its number.
+			// A released attempt continues under its number.
 			elapsed := s.pass(10, 5000)
 			s.batch(&conversation.AttemptReleased{Submission: id, Attempt: start.Attempt, Reason: "drain", ElapsedMs: elapsed, At: s.at})
 			next.After = conversation.AfterPause
@@ -186,7 +186,7 @@ func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched 
 	return start.Attempt
 }
 
-// fail makes an outcome one of the failures there are.
+// fail makes an outcome one of the possible failures.
 func (s *story) fail(settled *conversation.SubmissionSettled) {
 	code := conversation.Code(s.pick(string(conversation.CodeModelFailed), string(conversation.CodeTimeout), string(conversation.CodeRetryExhausted)))
 	settled.Outcome = conversation.OutcomeFailed
@@ -201,13 +201,13 @@ func (s *story) model() string {
 	return s.pick("anthropic/opus", "anthropic/opus", "anthropic/haiku", "router/meta/llama")
 }
 
-// turn asks a model, more than once if it must, and runs the tools that it calls.
+// turn calls a model, with retries, and runs the tools that it calls.
 func (s *story) turn(job *work) {
 	turn, model, retries := conversation.TurnID(s.id("turn")), s.model(), 0
 	for s.chance(12) && retries < 3 {
 		if retries++; s.chance(40) {
 			s.pass(100, 3000)
-			continue // It failed without a word.
+			continue // It failed before its first event.
 		}
 		wait := s.pass(50, 2000)
 		s.opened(job, turn, model, wait)
@@ -248,7 +248,7 @@ func (s *story) turn(job *work) {
 	}
 }
 
-// opened begins a step, with its first words.
+// opened begins a step, with its first text.
 func (s *story) opened(job *work, turn conversation.TurnID, model string, wait int64) {
 	s.batch(
 		&conversation.ResponseStarted{
@@ -268,7 +268,7 @@ func (s *story) usage() conversation.Usage {
 	return u
 }
 
-// price is one whose sums are exact, or none where nobody knows it.
+// price returns a price whose sums are exact, or nil for a model without one.
 func (s *story) price(model string) *conversation.Price {
 	if model == "router/meta/llama" {
 		return nil
@@ -301,7 +301,7 @@ func (s *story) call(job *work, turn conversation.TurnID, call conversation.Call
 	s.batch(outcome)
 }
 
-// wait has a call wait for a signal, a timeout, or nothing more until its outcome.
+// wait makes a call wait for a signal, for a timeout, or until its outcome.
 func (s *story) wait(job *work, turn conversation.TurnID, call conversation.CallName, outcome *conversation.ToolSettled) {
 	name := s.id("approval")
 	s.batch(&conversation.WaitStarted{
@@ -322,7 +322,7 @@ func (s *story) wait(job *work, turn conversation.TurnID, call conversation.Call
 	s.batch(ended)
 }
 
-// post has attempts made to deliver something, until one succeeds or it is given up.
+// post adds delivery attempts of a post, until one succeeds or the post is abandoned.
 func (s *story) post(id conversation.SubmissionID) {
 	post, target := conversation.PostID(s.id("post")), s.pick("ledger", "desk", "https://hooks.example.com/secret?key=1")
 	for attempt := 1; ; attempt++ {
@@ -339,7 +339,7 @@ func (s *story) post(id conversation.SubmissionID) {
 	}
 }
 
-// task hands work on to a subagent.
+// task delegates work to a subagent.
 func (s *story) task(job *work, turn conversation.TurnID, call conversation.CallID, outcome *conversation.ToolSettled) {
 	began := s.at
 	origin := conversation.Origin{Root: job.Root, Parent: job.child}
@@ -366,7 +366,7 @@ func (s *story) task(job *work, turn conversation.TurnID, call conversation.Call
 	s.batch(settled)
 }
 
-// compact shortens what the model is shown, for somebody if detached.
+// compact summarizes the prompt; detached means outside of a submission.
 func (s *story) compact(job *work, detached bool) {
 	model := s.model()
 	took := s.pass(500, 9000)
@@ -382,8 +382,8 @@ func (s *story) compact(job *work, detached bool) {
 	s.batch(c)
 }
 
-// writes are the events as a sink gets them: in groups, and a third of them again later,
-// in another order and other groups.
+// writes returns the events as a sink gets them: in groups, and a third of them again later, in
+// another order and other groups.
 func (w *world) writes() [][]observability.Event {
 	groups := slices.Collect(slices.Chunk(w.events, 3000))
 	var again []observability.Event
@@ -395,8 +395,7 @@ func (w *world) writes() [][]observability.Event {
 	return append(groups, slices.Collect(slices.Chunk(again, 2000))...)
 }
 
-// since are the events of types that happened from a moment on, all types if none is
-// named.
+// since returns the events of types since a time; without types it returns all types.
 func (w *world) since(at conversation.Time, types ...observability.Type) []observability.Event {
 	var out []observability.Event
 	for _, e := range w.events {

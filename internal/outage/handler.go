@@ -13,13 +13,13 @@ type Handler struct {
 	watch *atomic.Pointer[watched] // Shared by all handlers that are derived from one.
 }
 
-// watched is an outage, and the errors that come from it.
+// watched is an outage, and the match of its errors.
 type watched struct {
 	*Outage
 	match func(error) bool
 }
 
-// NewHandler returns a handler before another one.
+// NewHandler returns a Handler that forwards to next.
 func NewHandler(next slog.Handler) *Handler { return &Handler{next, new(atomic.Pointer[watched])} }
 
 // Filters reports whether a logger has a Handler.
@@ -45,9 +45,9 @@ func Unfiltered(l *slog.Logger) *slog.Logger {
 	return l
 }
 
-// Watch has the Handler of a logger suppress the records that have an attribute whose error matches, while the outage
-// that it returns is on. A record with the attribute ref is never suppressed: a client was sent the ref, to quote it. A
-// logger without a Handler has none suppressed.
+// Watch makes the Handler of a logger suppress records with an attribute whose error matches, during
+// the returned Outage. A record with the attribute ref is never suppressed, because the ref was sent
+// to a client, to quote it. For a logger without a Handler nothing is suppressed.
 func Watch(l *slog.Logger, lines Lines, settle time.Duration, match func(error) bool) *Outage {
 	out := New(l, lines, settle)
 	if h, ok := l.Handler().(*Handler); ok {
@@ -61,8 +61,8 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle implements [slog.Handler]. The record that begins an outage is logged with the message of a beginning, and its
-// own as the attribute operation.
+// Handle implements [slog.Handler]. The first record of an outage is logged with the message Began;
+// its own message becomes the attribute operation.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	w := h.watch.Load()
 	if w == nil {
@@ -86,7 +86,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// errorIn returns the error of a record that comes from the outage, or nil.
+// errorIn returns the matching error of a record, or nil.
 func (w *watched) errorIn(r slog.Record) (found error) {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "ref" {

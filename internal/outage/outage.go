@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// remindEvery is the least time between two lines of one outage.
+	// remindEvery is the minimum time between two lines of one outage.
 	remindEvery = time.Minute
-	// enough is the number of requests in a row that fail before records about them are an outage: a single one
-	// may fail in a store that is well.
+	// enough is the number of consecutive failed requests that make an outage: a single one may fail
+	// in a healthy store.
 	enough = 2
 )
 
@@ -30,28 +30,28 @@ type Outage struct {
 	settle time.Duration
 
 	mu        sync.Mutex
-	failed    int       // Requests in a row that failed.
-	first     time.Time // When the first of them had failed.
+	failed    int       // consecutive failed requests
+	first     time.Time // time of the first of them
 	on        bool
 	began     time.Time
-	reported  time.Time // When the last line was logged.
-	recovered time.Time // When the first request succeeded since the last one failed; zero is none.
-	count     int       // Failures since it began that have no line.
+	reported  time.Time // time of the last line
+	recovered time.Time // first success since the last failure; zero if there is none
+	count     int       // failures in the outage without a line
 }
 
-// New returns the state of a dependency that is well. An outage ends when its requests have succeeded for settle, so
-// that one that fails now and then is one outage. A logger of a [Handler] is used without it.
+// New returns the state of a healthy dependency. An outage ends after its requests have succeeded for
+// settle, so that occasional failures are one outage. If the logger has a [Handler], it is bypassed.
 func New(log *slog.Logger, lines Lines, settle time.Duration) *Outage {
 	return &Outage{log: Unfiltered(log), lines: lines, settle: settle}
 }
 
-// Failed notes a request that began at a time and failed. It logs nothing: a request that is repeated with success is no
-// outage.
+// Failed counts a failed request that began at the time began. It logs nothing: a failure followed by
+// a successful retry is no outage.
 func (o *Outage) Failed(began time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if began.Before(o.recovered) {
-		return // It was sent in an outage that is over.
+		return // It was sent during an outage that has ended.
 	}
 	if o.failed++; o.failed == 1 {
 		o.first = time.Now()
@@ -59,7 +59,7 @@ func (o *Outage) Failed(began time.Time) {
 	o.recovered = time.Time{}
 }
 
-// Succeeded notes a request that succeeded, and logs the end of an outage, with more attributes.
+// Succeeded counts a successful request, and logs the end of an outage with the attributes args.
 func (o *Outage) Succeeded(args ...any) {
 	o.mu.Lock()
 	o.failed = 0
@@ -81,7 +81,8 @@ func (o *Outage) Succeeded(args ...any) {
 	o.log.Info(o.lines.Ended, append([]any{"duration", duration, "suppressed", count}, args...)...)
 }
 
-// Report notes a failure that is logged, with more attributes: the first one begins the outage, later ones are counted.
+// Report logs a failure with the attributes args: the first one begins the outage, later ones are
+// counted.
 func (o *Outage) Report(err error, args ...any) {
 	o.mu.Lock()
 	if !o.on && o.failed == 0 {
@@ -102,14 +103,14 @@ func (o *Outage) remind(s step, err error, args ...any) {
 	o.log.Warn(o.lines.Continues, append([]any{"duration", s.duration, "suppressed", s.count, "err", err}, args...)...)
 }
 
-// stage is what a failure is in an outage.
+// stage is the effect of a failure on an outage.
 type stage int
 
 const (
-	none      stage = iota // There is no outage.
-	begins                 // It begins one, with a line.
-	counted                // It is counted.
-	continues              // It is counted, and a line is due.
+	none      stage = iota // no outage
+	begins                 // begins one, with a line
+	counted                // counted
+	continues              // counted, and a line is due
 )
 
 // step is the stage of a failure, and the state of its outage.
@@ -119,7 +120,7 @@ type step struct {
 	count    int
 }
 
-// take counts a failure, which begins an outage if it may.
+// take counts a failure, which may begin an outage if may is true.
 func (o *Outage) take(may bool) step {
 	now := time.Now()
 	switch {
@@ -137,7 +138,7 @@ func (o *Outage) take(may bool) step {
 	return step{continues, now.Sub(o.began), o.count}
 }
 
-// record counts a record of a log whose error may come from the outage. It begins one while no request succeeds.
+// record counts a log record with a matching error. It begins an outage unless requests succeed.
 func (o *Outage) record() step {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,7 +19,7 @@ var (
 	lines    = outage.Lines{Began: "began", Continues: "continues", Ended: "ended"}
 )
 
-// rig is a log whose records of errAway are suppressed while requests fail.
+// rig is a log that suppresses records of errAway while requests fail.
 type rig struct {
 	out *waiting.Log
 	log *slog.Logger
@@ -45,7 +45,7 @@ func (r *rig) fail(times int) {
 	}
 }
 
-// loggedBy compares the log of what is done in a bubble.
+// loggedBy compares the log lines of do, run in a bubble.
 func loggedBy(t *testing.T, do func(*rig), want string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOutage(t *testing.T) {
 			time.Sleep(28 * time.Second)
 			r.Succeeded()
 			time.Sleep(time.Second)
-			r.log.Warn("b", "err", errUnavailable) // Of a request that waited.
+			r.log.Warn("b", "err", errUnavailable) // of a request sent during the outage
 			time.Sleep(2 * time.Second)
 			r.Succeeded()
 		}, "level=ERROR msg=began conversation=c operation=a err=\"put x: no answer\"\nlevel=INFO msg=ended duration=29s suppressed=50\n"},
@@ -124,7 +124,6 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestLinesOfAnOutage: which records are logged while an outage is on, and lines of failures that are reported.
 func TestLinesOfAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(r *rig)
@@ -157,7 +156,7 @@ func TestLinesOfAnOutage(t *testing.T) {
 	}
 }
 
-// TestLogWithoutOutage: a handler without an outage, and a logger without a handler, forward all.
+// A handler without an outage, and a logger without a handler, forward all records.
 func TestLogWithoutOutage(t *testing.T) {
 	out := &waiting.Log{}
 	plain := slog.New(slog.NewTextHandler(out, nil))

@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// connectionsOfClient are those of one command. A stream that is read holds one.
+	// connectionsOfClient limits the connections of one command. An open stream holds one.
 	connectionsOfClient = 8
 	// answerWithin bounds the wait for the beginning of an answer.
 	answerWithin = 30 * time.Second
-	// maxPage is more than 1,000 keys of 1 KiB need, and maxCause what is read of an error.
+	// maxPage exceeds the size of 1,000 keys of 1 KiB; maxCause limits the cause of an error. In
+	// bytes.
 	maxPage, maxCause = 16 << 20, 64 << 10
 )
 
 // ErrNotServed reports that no process offers the data folder to readers.
 var ErrNotServed = errors.New("no process serves the data folder to readers")
 
-// errReads refuses a write.
+// errReads is the error of every write.
 var errReads = errors.New("the data folder is read next to the process that serves it, which alone writes to it")
 
 // Bucket reads the bucket of a process that serves a data folder.
@@ -66,13 +67,14 @@ func Open(dir string) (*Bucket, error) {
 	return b, nil
 }
 
-// absent reports whether nothing listens. A process that hangs does, and so may one of another user.
+// absent reports whether there is no listener. A hanging process has one, and so may one of another
+// user.
 func absent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial" && !op.Timeout() && !errors.Is(err, fs.ErrPermission)
 }
 
-// handshake makes sure that a server of this version is at the other end.
+// handshake checks that the peer is a server of this version.
 func (b *Bucket) handshake() error {
 	ctx, cancel := context.WithTimeout(context.Background(), brief)
 	defer cancel()
@@ -96,23 +98,23 @@ func (b *Bucket) ask(ctx context.Context, path string, query url.Values) (*http.
 	return b.client.Do(r)
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (b *Bucket) Close() error {
 	b.client.CloseIdleConnections()
 	return nil
 }
 
-// Create implements storage.Bucket. It refuses.
+// Create implements storage.Bucket. It returns an error.
 func (b *Bucket) Create(ctx context.Context, key string, _ storage.Body) error {
 	return refuse(ctx, storage.OpCreate, key)
 }
 
-// Put implements storage.Bucket. It refuses.
+// Put implements storage.Bucket. It returns an error.
 func (b *Bucket) Put(ctx context.Context, key string, _ storage.Body) error {
 	return refuse(ctx, storage.OpPut, key)
 }
 
-// Delete implements storage.Bucket. It refuses.
+// Delete implements storage.Bucket. It returns an error.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return refuse(ctx, storage.OpDelete, key)
 }
@@ -147,7 +149,7 @@ func (b *Bucket) get(ctx context.Context, key string, query url.Values) ([]byte,
 	return data, nil
 }
 
-// Open implements storage.Bucket. ctx must hold until the reader is closed.
+// Open implements storage.Bucket. ctx must stay valid until the reader is closed.
 func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	resp, err := b.read(ctx, storage.OpOpen, key, "/object", url.Values{"key": {key}})
 	if err != nil {
@@ -156,7 +158,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, er
 	return &objectReader{resp.Body, key}, resp.ContentLength, nil
 }
 
-// objectReader streams one object. The transport reports a body that ends early.
+// objectReader streams one object. The transport reports a truncated body.
 type objectReader struct {
 	io.ReadCloser
 	key string
@@ -186,7 +188,7 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (page storage.Li
 	return page, nil
 }
 
-// read sends a request and returns its answer, or the error that the seam promises.
+// read sends a request and returns its answer, or the error that storage.Bucket specifies.
 func (b *Bucket) read(ctx context.Context, op, key, path string, query url.Values) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, &storage.Error{Op: op, Key: key, Err: context.Cause(ctx)}

@@ -20,7 +20,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// serve serves a bucket as that of a folder.
+// serve serves a bucket as the bucket of a folder.
 func serve(t *testing.T, dir string, b storage.Bucket) *Server {
 	t.Helper()
 	s, err := Serve(dir, b, slog.New(slog.NewTextHandler(t.Output(), nil)))
@@ -59,8 +59,8 @@ func (b both) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, 
 	return b.read.List(ctx, q)
 }
 
-// TestReadsLikeTheStore runs the suite of buckets with all reads over the socket, of objects
-// in memory, in the engine and in files.
+// The suite of buckets runs with all reads over the socket, of objects in memory, in the engine and in
+// files.
 func TestReadsLikeTheStore(t *testing.T) {
 	for name, store := range map[string]func(t *testing.T) storage.Bucket{
 		"memory": func(t *testing.T) storage.Bucket { return waiting.ToClose(t, local.NewMemory()) },
@@ -79,7 +79,7 @@ func TestReadsLikeTheStore(t *testing.T) {
 	}
 }
 
-// unseekable opens streams that only Read.
+// unseekable opens streams that implement only Read.
 type unseekable struct{ storage.Bucket }
 
 func (u unseekable) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
@@ -96,7 +96,6 @@ func folder(t *testing.T, dir string) *local.Store {
 	return waiting.ToClose(t, s)
 }
 
-// TestWritesAreRefused: no write reaches the bucket of the server.
 func TestWritesAreRefused(t *testing.T) {
 	store, dir := local.NewMemory(), t.TempDir()
 	serve(t, dir, store)
@@ -127,7 +126,7 @@ func (f failing) List(context.Context, storage.ListQuery) (storage.ListPage, err
 	return storage.ListPage{}, f.err
 }
 
-// TestErrorsKeepKindAndCause: a command prints what the store of the server has met.
+// A command prints the error of the server's store.
 func TestErrorsKeepKindAndCause(t *testing.T) {
 	for name, kind := range map[string]error{"unavailable": storage.ErrUnavailable, "refused": storage.ErrRefused, "without kind": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -150,8 +149,8 @@ func TestErrorsKeepKindAndCause(t *testing.T) {
 	}
 }
 
-// TestSocketIsPrivate: only the user of the server connects, and the data folder holds regular
-// files only, which every tool copies.
+// Only the server's user can connect, and the data folder holds regular files only, which every tool
+// copies.
 func TestSocketIsPrivate(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, dir, local.NewMemory())
@@ -175,7 +174,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// abandon leaves what a killed process leaves: a socket on which nothing listens.
+// abandon leaves the files of a killed process: a socket without a listener.
 func abandon(t *testing.T, s *Server) {
 	t.Helper()
 	s.server.Close()
@@ -190,7 +189,7 @@ func abandon(t *testing.T, s *Server) {
 	}
 }
 
-// TestStaleSocket: what a killed process has left serves nobody, and the next start removes it.
+// The socket of a killed process is unusable, and the next start removes it.
 func TestStaleSocket(t *testing.T) {
 	t.Setenv("TMPDIR", shortDir(t))
 	dir := t.TempDir()
@@ -220,7 +219,7 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// shortDir is a folder whose path leaves room for the name of a socket.
+// shortDir returns a folder whose path leaves room for the name of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "t")
@@ -231,7 +230,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// TestOddPaths: long paths of the data folder and of temporary files, and odd address files.
+// Long paths of the data folder and of temporary files, and malformed address files.
 func TestOddPaths(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 200))
 	if err := os.Mkdir(long, 0o700); err != nil {
@@ -263,7 +262,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: beyond the limit a connection is closed, and none is lost.
+// Beyond the limit a connection is closed, and no request is lost.
 func TestConnectionsAreBounded(t *testing.T) {
 	dir, store := t.TempDir(), local.NewMemory()
 	if err := store.Create(t.Context(), "k", storage.Bytes([]byte("x"))); err != nil {
@@ -294,7 +293,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStreamsOfOneClient: streams that are open leave connections for other reads.
+// Open streams leave connections for other reads.
 func TestStreamsOfOneClient(t *testing.T) {
 	dir, store := t.TempDir(), folder(t, t.TempDir())
 	if err := store.Create(t.Context(), "k", storage.Bytes(make([]byte, 4<<20))); err != nil {

@@ -21,22 +21,21 @@ import (
 )
 
 const (
-	// addressFile is the file of a data folder that has the path of the socket.
+	// addressFile is the file in a data folder that holds the path of the socket.
 	addressFile = "read.address"
-	// Names of the folder and of the socket in it.
+	// Names of the socket's folder and of the socket.
 	folderPattern, socketName = "parley-read-", "socket"
-	// version is that of the protocol, stated in versionHeader.
+	// version is the protocol version in versionHeader.
 	version, versionHeader = "1", "Parley-Read"
-	// maxConnections is more than four commands need.
+	// maxConnections is enough for four commands.
 	maxConnections = 32
-	// stall is for how long a client may take nothing: a person may read the output of a
-	// command page by page.
+	// stall is the write timeout of a client: a user may page through the output of a command.
 	stall = 5 * time.Minute
-	// orphanAge is after how long a socket without a process is an orphan.
+	// orphanAge is the age at which a socket without a process is an orphan.
 	orphanAge = time.Minute
-	// brief bounds a request, which has no body.
+	// brief is the timeout of a request, which has no body.
 	brief = 5 * time.Second
-	// maxHeader holds a prefix and a start of a listing, of 1 KiB each, escaped.
+	// maxHeader has room for the escaped prefix and start of a listing, of 1 KiB each.
 	maxHeader = 16 << 10
 )
 
@@ -79,8 +78,8 @@ func Serve(dir string, b storage.Bucket, log *slog.Logger) (_ *Server, err error
 	return s, nil
 }
 
-// listen listens on a new socket and stores its path in the data folder. The folder of
-// temporary files may have a path that is too long for an address, or be read-only.
+// listen listens on a new socket and stores its path in the data folder. The system's folder of
+// temporary files may be read-only or have too long a path for a socket address.
 func (s *Server) listen() (l net.Listener, err error) {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		var private string
@@ -97,7 +96,7 @@ func (s *Server) listen() (l net.Listener, err error) {
 		return nil, err
 	}
 	removeOrphans(filepath.Dir(filepath.Dir(s.socket)), time.Now().Add(-orphanAge))
-	// Until then the mode of the socket's folder keeps others away.
+	// Until then the mode of the socket's folder protects it.
 	if err = os.Chmod(s.socket, 0o600); err == nil {
 		err = os.WriteFile(filepath.Join(s.dir, addressFile), []byte(s.socket+"\n"), 0o600)
 	}
@@ -107,14 +106,14 @@ func (s *Server) listen() (l net.Listener, err error) {
 	return l, nil
 }
 
-// Close ends the requests under way and removes the socket.
+// Close ends the requests in flight and removes the socket.
 func (s *Server) Close() error {
 	err := s.server.Close()
 	<-s.done
 	return errors.Join(err, s.remove())
 }
 
-// remove removes the file, the socket and its folder, as far as they are there.
+// remove removes the file, the socket and its folder, if they exist.
 func (s *Server) remove() (all error) {
 	for _, name := range []string{filepath.Join(s.dir, addressFile), s.socket, filepath.Dir(s.socket)} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +123,7 @@ func (s *Server) remove() (all error) {
 	return all
 }
 
-// removeStale removes what a killed process of this data folder has left.
+// removeStale removes the files of a killed process of this data folder.
 func removeStale(dir string) {
 	socket, err := socketOf(dir)
 	if err != nil {
@@ -134,8 +133,8 @@ func removeStale(dir string) {
 	removeUnserved(socket)
 }
 
-// removeOrphans removes the sockets of killed processes whose data folders were not served again,
-// if they were made before a time: a younger one may not listen yet.
+// removeOrphans removes the sockets of killed processes whose data folders were not served again. It
+// skips those made after before, because they may not listen yet.
 func removeOrphans(parent string, before time.Time) {
 	privates, _ := filepath.Glob(filepath.Join(parent, folderPattern+"*"))
 	for _, private := range privates {
@@ -145,8 +144,8 @@ func removeOrphans(parent string, before time.Time) {
 	}
 }
 
-// removeUnserved removes a socket on which no process listens, and its folder. A path that
-// listen does not make stays.
+// removeUnserved removes a socket without a listener, and its folder. It keeps paths that listen does
+// not make.
 func removeUnserved(socket string) {
 	private := filepath.Dir(socket)
 	info, err := os.Lstat(socket)
@@ -172,7 +171,7 @@ func socketOf(dir string) (string, error) {
 	return strings.TrimSuffix(string(line), "\n"), err
 }
 
-// count closes connections beyond the limit. The reads of their clients are repeated.
+// count closes connections beyond the limit. Their clients retry the reads.
 func (s *Server) count(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -189,8 +188,7 @@ func hello(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// object answers with an object, or with the range of it that the parameters from and length
-// name.
+// object answers with an object, or with the range in the parameters from and length.
 func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	body, size, err := s.bucket.Open(r.Context(), q.Get("key"))
@@ -207,11 +205,11 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-	// A body that ends early closes the connection, which the client notices.
+	// A truncated body closes the connection, which the client detects.
 	_, _ = io.CopyN(&patientWriter{w, http.NewResponseController(w)}, body, size)
 }
 
-// skip moves an object of size bytes to the start of a range, and returns its length.
+// skip advances body to the start of a range, and returns the length of the range.
 func skip(body io.Reader, size int64, q url.Values) (int64, error) {
 	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
 	length, err2 := strconv.ParseInt(q.Get("length"), 10, 64)
@@ -226,7 +224,7 @@ func skip(body io.Reader, size int64, q url.Values) (int64, error) {
 	return length, err
 }
 
-// patientWriter gives each write its own deadline.
+// patientWriter sets a new deadline for each write.
 type patientWriter struct {
 	w        io.Writer
 	deadline *http.ResponseController
@@ -253,10 +251,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(page) // A client that has left needs no answer.
+	_ = json.NewEncoder(w).Encode(page) // The client may have disconnected.
 }
 
-// statuses are those of the kinds of errors that reads have; others are StatusServiceUnavailable.
+// statuses maps the kinds of read errors to statuses; others are StatusServiceUnavailable.
 var statuses = map[error]int{storage.ErrNotFound: http.StatusNotFound, storage.ErrRefused: http.StatusBadRequest}
 
 // fail answers with the kind of an error as the status and its cause as the body.

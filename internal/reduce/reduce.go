@@ -1,8 +1,7 @@
-// Package reduce keeps a conversation as a client does that knows nothing of Go: a snapshot
-// as it was decoded, changed by chunks as docs/protocol.md says. Tests compare that with
-// what the server folds.
+// Package reduce maintains a conversation like a client without Go types: a snapshot of plain JSON,
+// changed by chunks as docs/protocol.md specifies. Tests compare the result with the server's fold.
 //
-// Decoding is up to the caller, who decodes alike what is compared. A Document is used by
+// The caller decodes the JSON, in the same way for both sides of a comparison. A Document belongs to
 // one goroutine.
 package reduce
 
@@ -17,15 +16,15 @@ import (
 // Object is a JSON object.
 type Object = map[string]any
 
-// Document keeps a conversation the way the protocol tells clients to. It is
-// strict: whatever a client would ignore or could not parse is an error.
+// Document is the state of a conversation, maintained by the rules for clients. It is strict: anything
+// that a client would ignore or could not parse is an error.
 type Document struct {
 	Root  Object
 	batch int64
 	index int64
 }
 
-// New begins with a snapshot, or with nothing.
+// New returns a Document of a snapshot, or an empty one for nil.
 func New(root Object) *Document {
 	if root == nil {
 		root = Object{"v": json.Number("1"), "messages": []any{}, "settlements": []any{}}
@@ -33,8 +32,8 @@ func New(root Object) *Document {
 	return &Document{Root: root, batch: -1}
 }
 
-// Members lists what a chunk has beside type, conversationId and position; a
-// question mark is an optional member.
+// Members lists the members of each type of chunk in addition to type, conversationId and position; a
+// question mark marks an optional member.
 var Members = map[string]string{
 	"conversation-reset": "snapshot",
 	"message-appended":   "message",
@@ -49,7 +48,7 @@ var Members = map[string]string{
 	"submission-settled": "submissionId outcome error? timestamp?",
 }
 
-// CheckMembers says what a chunk lacks, or has that nobody knows.
+// CheckMembers returns an error if a chunk lacks a member or has an unknown one.
 func CheckMembers(chunk Object) error {
 	list, ok := Members[fmt.Sprint(chunk["type"])]
 	if !ok {
@@ -129,7 +128,7 @@ func (d *Document) Apply(chunk Object) error {
 	return nil
 }
 
-// change applies a chunk that is about one known response.
+// change applies a chunk to a known response.
 func change(m, chunk Object) {
 	parts := m["parts"].([]any)
 	open := streaming(parts)

@@ -1,9 +1,9 @@
 // Package sample selects the volume of a test: all of it, or a sample under the race detector, which
 // multiplies time and memory.
 //
-// Runs under the detector only look for races, and for that a few schedules suffice. Every test with a
+// Runs under the detector only look for races, and a few schedules suffice for that. Every test with a
 // sample also runs without the detector: make test finds them, see volumes. Quick runs with go test
-// -short use samples too.
+// -short use samples, too.
 //
 // The package holds no state and is safe for concurrent use.
 package sample

@@ -10,9 +10,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// TestOf builds a program in both modes and checks that it reports its mode.
 func TestOf(t *testing.T) {
-	if _, err := os.Stat("testdata/says/main.go"); err != nil { // The result depends on it.
+	if _, err := os.Stat("testdata/says/main.go"); err != nil { // Makes the file an input of the test cache.
 		t.Fatal(err)
 	}
 	dir := t.TempDir()

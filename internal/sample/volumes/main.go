@@ -1,8 +1,7 @@
-// Command volumes prints what go test needs to run whole what it has a sample of under the
-// race detector: the tests that ask for one, as -run, and their packages. Tests ask by
-// [sample.Of], in their own body or in what they use of their package, however far. The
-// folder of the module is the working folder. Called by make, with the packages that are to
-// begin.
+// Command volumes prints the arguments of go test for the tests that use a sample under the race
+// detector, as -run and packages, to run them at full volume. A test uses a sample by [sample.Of], in
+// its body or transitively in its package. It runs in the module's folder. Make calls it, with the
+// packages that start first.
 package main
 
 import (
@@ -35,7 +34,7 @@ func main() {
 	fmt.Println(strings.Join(words, " "))
 }
 
-// arguments are those of go test, with some packages before all others.
+// arguments returns the arguments of go test, with some packages before all others.
 func arguments(tests map[string]set, first []string) ([]string, error) {
 	all := set{}
 	for _, names := range tests {
@@ -54,7 +53,7 @@ func arguments(tests map[string]set, first []string) ([]string, error) {
 	return append([]string{"-run", "^(" + strings.Join(slices.Sorted(maps.Keys(all)), "|") + ")$"}, slices.Concat(first, packages)...), nil
 }
 
-// find returns the tests below a folder that ask for a sample, by package.
+// find returns the tests below a folder that use a sample, by package.
 func find(root string) (map[string]set, error) {
 	files := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -84,8 +83,8 @@ func find(root string) (map[string]set, error) {
 	return tests, nil
 }
 
-// read returns what each declaration at the top of files uses. Names are not resolved:
-// two of the same name count as one.
+// read returns the names used by each top-level declaration of files. Names are not resolved: two of
+// the same name count as one.
 func read(files []string) (map[string]set, error) {
 	uses := map[string]set{}
 	add := func(name *ast.Ident, n ast.Node) {
@@ -115,7 +114,7 @@ func read(files []string) (map[string]set, error) {
 	return uses, nil
 }
 
-// names returns every name in a node, those of other packages with their package.
+// names returns every name in a node; names of other packages have their package as a prefix.
 func names(node ast.Node) set {
 	all := set{}
 	ast.Inspect(node, func(n ast.Node) bool {
@@ -132,7 +131,7 @@ func names(node ast.Node) set {
 	return all
 }
 
-// sampled returns the tests that ask for a sample, themselves or by what they use.
+// sampled returns the tests that use a sample, directly or transitively.
 func sampled(uses map[string]set) set {
 	asks := set{"sample.Of": true}
 	for before := 0; before != len(asks); {

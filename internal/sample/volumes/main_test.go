@@ -49,7 +49,7 @@ func TestFind(t *testing.T) {
 	}
 	t.Chdir(dir)
 	got, err := find(".")
-	// One specification of several names is taken as a whole.
+	// A specification of several names counts as a whole.
 	want := map[string]set{"./a": {"TestItself": true, "TestByAFlag": true, "TestOther": true, "TestFar": true}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
