@@ -34,45 +34,45 @@ CORRUPTIONS ?= 1000
 EVENTS    ?= 1000000
 FUZZTIME ?= 1m
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
-# With a ClickHouse server of one's own the engine is not installed.
+# The engine is not installed if a ClickHouse server is configured.
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
-# They begin first, so that no processor is left over in the end.
+# The longest packages start first, so that no processor is idle at the end.
 LONGEST_VOLUMES := ./internal/clusterrun ./actors ./internal/attackrun ./test/clients ./storage/storagetest ./cmd/parley ./internal/eventsrun
 LONGEST  := ./actors ./internal/cli/operator ./internal/clusterrun ./cmd/parley ./internal/eventsrun ./test/clients ./internal/cli/server ./internal/attackrun ./observability/clickhouse ./cmd/parley-bench ./internal/killrun ./storage ./storage/storagetest
-# How many packages are tested at a time: of what waits for processes, two leave a processor idle.
+# Packages tested at a time. Process tests mostly wait: with two a processor stays idle.
 AT_ONCE  ?= 3
 
-# Tests have more memory than processors. Those of memory collect garbage as programs do.
+# Tests have more memory than processors. Tests of memory use set GOGC themselves.
 test quick volumes mutants race: export GOGC ?= 400
-# The linker takes half its time for what debuggers read, the compiler an eighth, vet has a run of its own,
-# and what does not name its folder is compiled once for all clones and worktrees.
+# Debug information costs half of the linker's time and an eighth of the compiler's. vet runs separately.
+# With -trimpath all clones and worktrees share compiled packages.
 test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all=-dwarf=false -vet=off -trimpath
-# What is C in the module is a compression that no store of it asks for.
+# The only C code of the module is a compression that no store uses.
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine interop race lint soak bench generate vuln build clean beside compiled fetched deploy-check image sbom
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine interop race lint soak bench generate vuln build clean race-unbuffered compiled fetched deploy-check image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The volumes and the mutants run beside the race run, whose lines come as they are: theirs
-# come at once, when they are over. Together they take two processors to the end.
+# The volumes and the mutants run concurrently with the race run, whose output is not buffered. Theirs
+# is printed when they end. Together they keep two processors busy.
 test: needs ## Run every check and every test, as CI does
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target beside volumes mutants
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target race-unbuffered volumes mutants
 
-beside:
+race-unbuffered:
 	@$(MAKE) --no-print-directory --output-sync=none race
 
-# Cheap checks, beside what is fetched and built.
+# Cheap checks, concurrently with downloads and builds.
 ready: clients console $(ENGINE_IF_NEEDED) format tidy fetched compiled
 
-# The modules of MinIO, while the other server is compiled. What fails here fails there, and says why.
+# Downloads the modules of MinIO while the other server compiles. A failure is repeated and reported there.
 fetched:
 	@test -e $(DRIVE) || $(GO) install -n $(SPARED) $(MINIO) >/dev/null 2>&1 || true
 
-# What compiles takes all processors, and what two compile at once is compiled twice.
+# A compiler uses all processors, and concurrent builds would compile shared packages twice.
 compiled:
 	@$(MAKE) --no-print-directory --output-sync=none servers
 	@$(MAKE) --no-print-directory --output-sync=none vet
@@ -81,7 +81,7 @@ compiled:
 quick: needs servers clients console $(ENGINE_IF_NEEDED) ## Run the tests of the packages that depend on what changed, see CONTRIBUTING.md
 	@scripts/quick.sh "$(GO)"
 
-needs: ## Say what this machine lacks, and the remedy
+needs: ## List missing programs of this machine, and the remedies
 	@scripts/needs.sh "$(GO)"
 
 format: ## Check the formatting of Go files
@@ -103,10 +103,10 @@ tidy: ## Check go.mod and go.sum
 arch: ## Check layers, sizes, package comments and pages
 	$(GO) test .
 
-mutants: ## Run the suites of the log with its rules switched off: they must notice
+mutants: ## Run the suites of the log with disabled rules: they must fail
 	$(GO) test -tags mutants -run 'TestMutant' $$(scripts/tagged.sh mutants _test.go)
 
-volumes: ## Run in full, without the race detector, what the race run has a sample of
+volumes: ## Run the tests that are sampled under the race detector at full volume, without it
 	@echo "$(GO) test of the volumes"
 	@volumes=$$($(GO) run ./internal/sample/volumes $(LONGEST_VOLUMES)) && $(GO) test -p 2 $$volumes
 
@@ -121,20 +121,20 @@ page: console ## Build the console of its sources; the build is committed
 
 engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
 
-# One processor for each program of tests, not for those that it starts: in a bubble of testing/synctest
-# two goroutines that read due timers at once share a state of the detector, and it ends with the message
-# "CHECK failed" or by a signal (golang/go issue 78156). It sees races by their order, not by their time.
+# Each test program uses one processor, its child processes do not. In a bubble of testing/synctest
+# two goroutines that read due timers concurrently share a state of the detector, which then ends with the message
+# "CHECK failed" or by a signal (golang/go issue 78156). The detector finds races by order, not by time.
 race: servers clients console $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
-	@$(GO) list -race -export ./... >/dev/null # Or tests that build programs would compile it as well.
+	@$(GO) list -race -export ./... >/dev/null # Tests that build programs would otherwise compile it again.
 	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -cpu 1 -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
 
-# A module of its own, whose dependencies are not those of parley.
+# A separate module, so that its dependencies are not those of parley.
 interop: $(INTEROP) ## Compare requests and replies with the vendors' SDKs and pi-ai, and numbers with lossless-json, see docs/interoperability.md
 	$(GO) -C test/interop vet ./...
 	$(GO) -C test/interop test -count=1 ./...
 
-# A module of its own as well. Of the releaser, which is large, the check is all that is run.
-deploy-check: $(CHARTS) $(RULES) $(RELEASER) ## Check the chart, the manifests, the images' build steps, the alert rules and the file of releases by helm, the types of Kubernetes, promtool and goreleaser; the first run compiles them, which takes minutes
+# A separate module, too. Only the check of the large releaser runs.
+deploy-check: $(CHARTS) $(RULES) $(RELEASER) ## Check the chart, the manifests, the images' build steps, the alert rules and the file of releases by helm, the types of Kubernetes, promtool and goreleaser; the first run compiles these tools for some minutes
 	$(CHARTS) lint --strict deploy/helm/parley
 	$(RULES) check rules deploy/prometheus/alerts.yaml
 	$(RULES) test rules test/deploy/testdata/alerts_test.yaml
@@ -145,7 +145,7 @@ deploy-check: $(CHARTS) $(RULES) $(RELEASER) ## Check the chart, the manifests, 
 image: ## Build the image parley:VERSION, whose nodes report that version; needs docker
 	docker build -f deploy/Dockerfile --build-arg VERSION="$(VERSION)" -t "parley:$(VERSION)" .
 
-sbom: build $(BOM) ## Say in CycloneDX what ./bin/parley is made of: bin/parley.cdx.json
+sbom: build $(BOM) ## Write the bill of materials of ./bin/parley in CycloneDX: bin/parley.cdx.json
 	$(BOM) bin -json -licenses -std -output $(BIN)/parley.cdx.json $(BIN)/parley
 
 build: ## Build the programs into ./bin
@@ -154,7 +154,7 @@ build: ## Build the programs into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine console $(INTEROP) ## Run the large volumes: schedules, kills, attacks, events, crashes, corruptions and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES, CORRUPTIONS and FUZZTIME (minutes) say how many
+soak: needs servers engine console $(INTEROP) ## Run the large volumes: schedules, kills, attacks, events, crashes, corruptions and fuzzing. It first prints the expected duration; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES, CORRUPTIONS and FUZZTIME (minutes) set the amounts
 	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) CORRUPTIONS=$(CORRUPTIONS) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
 
 bench: engine ## Run the benchmarks
@@ -168,7 +168,7 @@ generate: ## Regenerate code; needs protoc 3.21
 vuln: $(VULN) ## Look for known vulnerabilities; needs the network
 	$(VULN) ./...
 
-clean: ## Remove what make built
+clean: ## Remove all build outputs
 	rm -rf $(BIN) console/node_modules test/clients/node_modules test/engine/node_modules test/interop/node_modules
 
 # A tool's file carries its version, so that a new pin is built and an old one is not run.
@@ -190,7 +190,7 @@ $(VULN):
 $(CHARTS):
 	$(call install,$(HELM))
 
-# Without the ways to find targets, which compile the clients of all clouds.
+# Without service discovery, which would compile the clients of all clouds.
 $(RULES):
 	$(call install,-tags=remove_all_sd $(PROMTOOL))
 
@@ -200,10 +200,10 @@ $(RELEASER):
 $(BOM):
 	$(call install,$(CYCLONEDX))
 
-# Who compiles for speed takes most of the time of these two. MinIO serves little, and of
-# versitygw the clients of other stores and of queues nothing. The standard library is the one
-# that everything else here is built with. The tag is the one by which Google's client leaves out
-# its own kind of gRPC, a tenth of what MinIO compiles.
+# Optimization takes most of the compile time of these two. MinIO serves a small load, and versitygw
+# never uses its clients of other stores and queues. The standard library is built as
+# for all other programs. The tag omits the gRPC modules of Google's client,
+# a tenth of the code that MinIO compiles.
 SLOW := -N -l -dwarf=false
 SPARED := -tags=disable_grpc_modules
 IDLE := github.com/aws/aws-sdk-go-v2/service github.com/Azure github.com/AzureAD github.com/segmentio github.com/hashicorp github.com/nats-io github.com/rabbitmq github.com/go-ldap
@@ -214,7 +214,7 @@ $(GATEWAY):
 $(DRIVE): | $(GATEWAY)
 	$(call install,$(SPARED) -gcflags='all=$(SLOW)' -gcflags=std=-dwarf=false -ldflags='-s -w' $(MINIO))
 
-# npm writes the file before it is done, so that its time says nothing.
+# npm writes the file before it has finished, so its time is unreliable.
 $(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc
 	cd test/clients && npm ci --no-progress
 	@touch $@

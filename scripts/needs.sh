@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says what the machine lacks to run the tests, and the remedy. Called by make
+# Lists the programs missing for the tests, with a remedy for each. Called by make
 # with the go command. Exits 1 if something is missing.
 set -euo pipefail
 
@@ -26,22 +26,22 @@ else
 fi
 
 if ! command -v git >/dev/null; then
-	lacks "git is missing, which knows what changed: apt-get install git"
+	lacks "git is missing, needed to find changes: apt-get install git"
 fi
 
 # CC may carry flags: the compiler is its first word.
 cc=${cc%% *}
 if ! command -v "$cc" >/dev/null; then
-	lacks "the C compiler $cc is missing, which the race detector needs: apt-get install gcc libc6-dev, or name another one with CC="
+	lacks "the C compiler $cc is missing, needed by the race detector: apt-get install gcc libc6-dev, or set another one with CC="
 elif [[ ${CGO_ENABLED:-1} == 0 ]]; then
-	lacks "cgo is switched off, which the race detector needs: unset CGO_ENABLED"
+	lacks "cgo is disabled, but the race detector needs it: unset CGO_ENABLED"
 fi
 
 # The suite in test/clients drives the server with the public TypeScript client.
-# npm installs that, what the console is built with, and the ClickHouse engine in test/engine.
+# npm installs that client, the build tools of the console, and the ClickHouse engine in test/engine.
 node_remedy="install Node.js 20.19 or later from https://nodejs.org, or with this system's package manager, and put its bin folder on PATH"
 if ! command -v node >/dev/null; then
-	lacks "node is missing, which the client suite needs: $node_remedy"
+	lacks "node is missing, needed by the client suite: $node_remedy"
 elif ! version=$(node --version); then
 	lacks "node does not run: $node_remedy"
 else
@@ -52,28 +52,28 @@ else
 	fi
 fi
 if ! command -v npm >/dev/null; then
-	lacks "npm is missing, which installs the packages of the client suite and the ClickHouse engine: it comes with Node.js from https://nodejs.org, or apt-get install npm"
+	lacks "npm is missing, needed to install the client suite and the ClickHouse engine: it comes with Node.js from https://nodejs.org, or apt-get install npm"
 fi
 
-# The tests of the console look at it with a real browser.
+# The tests of the console use a real browser.
 if ! command -v chromium-headless-shell >/dev/null && ! command -v chromium >/dev/null &&
 	! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
-	lacks "there is no Chromium, with which the tests look at the console: apt-get install chromium-headless-shell fonts-dejavu-core"
+	lacks "Chromium is missing, needed by the tests of the console: apt-get install chromium-headless-shell fonts-dejavu-core"
 fi
 
 # The tests read event streams through a real proxy.
 if ! PATH=$PATH:/usr/sbin command -v nginx >/dev/null; then
-	lacks "nginx is missing, through which the tests read event streams: apt-get install nginx-light"
+	lacks "nginx is missing, needed by the tests of event streams: apt-get install nginx-light"
 fi
 
 # The ClickHouse engine of the tests is a library for one kind of machine; on others
 # they need a server.
 if [[ -z ${PARLEY_TEST_CLICKHOUSE:-} ]] && ! command -v clickhouse >/dev/null; then
-	engine_remedy="put the program clickhouse on PATH, or let PARLEY_TEST_CLICKHOUSE name a server, as clickhouse://user:password@host:9000/?http_port=8123"
+	engine_remedy="put the program clickhouse on PATH, or set PARLEY_TEST_CLICKHOUSE to a server, as clickhouse://user:password@host:9000/?http_port=8123"
 	if [[ $(uname -s)-$(uname -m) != Linux-x86_64 ]]; then
 		lacks "the ClickHouse engine of the tests is for Linux on x86-64: $engine_remedy"
 	elif ! getconf GNU_LIBC_VERSION >/dev/null 2>&1; then
-		lacks "glibc is missing, which the ClickHouse engine of the tests needs: $engine_remedy"
+		lacks "glibc is missing, needed by the ClickHouse engine of the tests: $engine_remedy"
 	fi
 fi
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of the packages that import what changed, directly or not, without the
-# race detector and with the samples of it: what changed since the branch left the main one,
-# and what is not committed. Called by make with the go command; QUICK_BASE names another
+# Runs the tests of the packages that import a changed package, directly or transitively, without the
+# race detector and with its samples. Changes are those since the branch left the main one,
+# and uncommitted ones. Called by make with the go command; QUICK_BASE names another
 # commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ if [[ -z $base ]]; then
 	if [[ -z $base || $(git rev-parse HEAD) == "$base" ]]; then
 		base=HEAD
 		if git diff --quiet HEAD && [[ -z $(git ls-files --others --exclude-standard) ]]; then
-			base=HEAD~1 # Nothing is under way: what was done last.
+			base=HEAD~1 # No changes: use the last commit.
 		fi
 	fi
 fi
@@ -39,10 +39,10 @@ mapfile -t tests < <("$go" list -test -f '{{if eq .Name "main"}}{{.ImportPath}} 
 		BEGIN {
 			n = split(changed, names, "\n")
 			for (i = 1; i <= n; i++) is[names[i] == "." ? module : module "/" names[i]] = 1
-			print module # Layers, sizes and pages are of all.
+			print module # The root package checks layers, sizes and pages of all.
 		}
 		$1 ~ /\.test$/ {
 			for (i = 2; i <= NF; i++) if ($i in is) { print substr($1, 1, length($1) - 5); break }
 		}' | sort -u)
-echo "since $(git rev-parse --short "$base"): ${#tests[@]} packages depend on what changed"
+echo "since $(git rev-parse --short "$base"): ${#tests[@]} packages depend on the changes"
 exec scripts/suite.sh "$go" test -short "${tests[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs go test with the arguments it is given, and prints the ten slowest packages in the
-# end, in the runner's own lines, or those that failed.
+# Runs go test with its arguments, and prints the ten slowest packages at the
+# end, or the failed ones.
 set -uo pipefail
 
 out=$(mktemp)
@@ -14,4 +14,4 @@ if ((code)); then
 	exit "$code"
 fi
 echo 'the ten slowest packages:'
-grep -E '^ok\s+\S+\s+[0-9.]+s' "$out" | sort -k3,3gr | sed -n 1,10p # head would end before sort, whose death by SIGPIPE counts
+grep -E '^ok\s+\S+\s+[0-9.]+s' "$out" | sort -k3,3gr | sed -n 1,10p # head would end before sort and kill it by SIGPIPE

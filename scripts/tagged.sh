@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prints the packages of the module that have files for a build tag, or, with a second
-# argument, those with files whose names end so. Called by make.
+# argument, those with files whose names end in it. Called by make.
 #
-#   scripts/tagged.sh mutants            every package that is another one with the tag
-#   scripts/tagged.sh mutants _test.go   every one that has tests for it
+#   scripts/tagged.sh mutants            packages with files for the tag
+#   scripts/tagged.sh mutants _test.go   packages with tests for it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
