@@ -42,7 +42,7 @@ LONGEST  := ./actors ./internal/cli/operator ./internal/clusterrun ./cmd/parley 
 # Packages tested at a time. Process tests mostly wait: with two a processor stays idle.
 AT_ONCE  ?= 3
 
-# Tests have more memory than processors. Tests of memory use set GOGC themselves.
+# Tests have more memory than processors. Tests of memory use reset GOGC.
 test quick volumes mutants race: export GOGC ?= 400
 # Debug information costs half of the linker's time and an eighth of the compiler's. vet runs separately.
 # With -trimpath all clones and worktrees share compiled packages.

@@ -85,7 +85,7 @@ func TestClusterMistakes(t *testing.T) {
 		"no such folder":   {[]string{"--dir", none}, "make a folder for the data"},
 		"no logs":          {[]string{"--logs", none}, "find the folder for logs"},
 		"a folder":         {[]string{"--config", echoConfig(t, dirBucket(t))}, "set bucket.endpoint"},
-		"nobody answers":   {[]string{"--config", echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
+		"no listener":      {[]string{"--config", echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
 	} {
 		code, _, errOut := output(t, append([]string{"cluster", "--program", built(t).parley}, tt.args...)...)
 		if code != 1 || !strings.Contains(errOut, tt.want) {

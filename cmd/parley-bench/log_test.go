@@ -93,7 +93,7 @@ func TestLogMistakes(t *testing.T) {
 		"two places":           {[]string{"--dir", dir, "--config", folder}, "[dir config]"},
 		"no such file":         {[]string{"--config", none}, none},
 		"a folder":             {[]string{"--config", folder}, "set bucket.endpoint, or measure the disk with --dir"},
-		"nobody answers":       {[]string{"--config", gone}, "check bucket.endpoint"},
+		"no listener":          {[]string{"--config", gone}, "check bucket.endpoint"},
 		"more than everything": {[]string{"--percent", "101"}, "invalid percent 101"},
 		"no place":             {[]string{"--quick", "--percent", "1", "--json", filepath.Join(none, "x")}, "write the report"},
 	} {

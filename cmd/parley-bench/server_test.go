@@ -95,13 +95,13 @@ func TestServerMistakes(t *testing.T) {
 		"no such program":   {[]string{"--program", filepath.Join(t.TempDir(), "none")}, "find the program to measure"},
 		"two servers":       {[]string{"--program", built(t).parley, "--against", gone}, "[against program]"},
 		"token is missing":  {[]string{"--against", gone, "--token-env", "TEST_PARLEY_NONE"}, "--token-env TEST_PARLEY_NONE: the variable is not set"},
-		"nobody answers":    {[]string{"--against", gone, "--only", "turns"}, "1 of 1 scenarios failed"},
+		"no listener":       {[]string{"--against", gone, "--only", "turns"}, "1 of 1 scenarios failed"},
 		"no place":          {[]string{"--against", gone, "--only", "turns", "--json", filepath.Join(t.TempDir(), "none", "x")}, "write the report"},
 		"no database":       {[]string{"--program", built(t).parley, "--only", "raw-put-1", "--clickhouse", "127.0.0.1:1"}, "--clickhouse: connect to clickhouse at 127.0.0.1:1"},
 		"port of the model": {[]string{"model", "--listen", "127.0.0.1:x"}, "set another address with --listen"},
 	} {
 		code, _, errOut := output(t, tt.args...)
-		if code != 1 || !strings.HasPrefix(errOut, "parley-bench: ") && name != "nobody answers" && name != "no place" || !strings.Contains(errOut, tt.want) {
+		if code != 1 || !strings.HasPrefix(errOut, "parley-bench: ") && name != "no listener" && name != "no place" || !strings.Contains(errOut, tt.want) {
 			t.Errorf("%s: exit %d, %q; want exit 1 and %q", name, code, errOut, tt.want)
 		}
 	}

@@ -194,7 +194,7 @@ func submissionAnswers() map[string]answer {
 				return first(ordered(rows, -1, 4), 100, 7)
 			},
 		},
-		"What did one submission do?": {"ts type session what ms tokens error_type", func(w *world, _ conversation.Time) [][]any { return told(w, busiest(w)) }},
+		"What did one submission do?": {"ts type session what ms tokens error_type", func(w *world, _ conversation.Time) [][]any { return eventsOf(w, busiest(w)) }},
 		"Which submissions are queued or under way now?": {
 			"agent instance_id submission_id since attempts state", func(w *world, _ conversation.Time) [][]any { return unsettled(w) },
 		},
@@ -240,8 +240,8 @@ func errorOf(p observability.Payload) string {
 	return err.Type
 }
 
-// told returns the durable events of a submission, in order.
-func told(w *world, id conversation.SubmissionID) [][]any {
+// eventsOf returns the durable events of a submission, in order.
+func eventsOf(w *world, id conversation.SubmissionID) [][]any {
 	var events []observability.Event
 	for _, e := range w.events {
 		if e.Submission == id && !e.Live() {

@@ -93,7 +93,7 @@ func (g grafana) sql(t *testing.T, query string) string {
 		query = regexp.MustCompile(macro).ReplaceAllString(query, with)
 	}
 	if strings.Contains(query, "$") {
-		t.Fatalf("what is this: %s", query)
+		t.Fatalf("query has an unknown macro or variable: %s", query)
 	}
 	return query
 }
@@ -134,7 +134,7 @@ func checkPanels(t *testing.T, w *world, e *engine) {
 						}
 					}
 					if len(got.rows) < least || !telling(got) {
-						t.Errorf("of %v: %d rows, want %d with more than zeros: %.200v", look.agents, len(got.rows), least, got.rows)
+						t.Errorf("agents %v: %d rows, want at least %d with nonzero values: %.200v", look.agents, len(got.rows), least, got.rows)
 					}
 				}
 			}
@@ -236,11 +236,11 @@ func checkAgents(t *testing.T, w *world, e *engine) {
 		}
 		return
 	}
-	t.Error("there are no agents to choose of")
+	t.Error("the dashboard has no variable for agents")
 }
 
-// TestDashboardIsWhole checks for definitions that Grafana would refuse or display badly.
-func TestDashboardIsWhole(t *testing.T) {
+// TestDashboardIsValid checks for definitions that Grafana would refuse or display badly.
+func TestDashboardIsValid(t *testing.T) {
 	d := readDashboard(t)
 	if d.UID != "parley" || d.SchemaVersion < 39 {
 		t.Errorf("uid %q, schema version %d", d.UID, d.SchemaVersion)
@@ -256,14 +256,14 @@ func TestDashboardIsWhole(t *testing.T) {
 	taken, ids, titles := map[[2]int]string{}, map[int]bool{}, map[string]bool{}
 	for _, p := range d.Panels {
 		if ids[p.ID] || titles[p.Title] || p.Title == "" || len(p.Targets) != 1 {
-			t.Errorf("panel %d %q is there twice, or has no title or not one query", p.ID, p.Title)
+			t.Errorf("panel %d %q: duplicate id, no title, or not exactly one query", p.ID, p.Title)
 		}
 		ids[p.ID], titles[p.Title] = true, true
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if other, ok := taken[at]; ok || at[0] >= 24 {
-					t.Fatalf("%q lies on %q, or beyond the edge", p.Title, other)
+					t.Fatalf("panel %q overlaps %q or the edge", p.Title, other)
 				}
 				taken[at] = p.Title
 			}
@@ -274,14 +274,14 @@ func TestDashboardIsWhole(t *testing.T) {
 				wantType, wantFormat = "timeseries", 0
 			}
 			if p.Datasource != want || q.Datasource != want || q.QueryType != wantType || q.Format != wantFormat {
-				t.Errorf("%q asks %v and %v for a %s in format %d", p.Title, p.Datasource, q.Datasource, q.QueryType, q.Format)
+				t.Errorf("panel %q: data sources %v and %v, query type %s, format %d", p.Title, p.Datasource, q.Datasource, q.QueryType, q.Format)
 			}
 			if !strings.Contains(q.RawSQL, "$agent") && !strings.Contains(q.RawSQL, "max(ts)") {
-				t.Errorf("%q does not heed the agent", p.Title)
+				t.Errorf("panel %q ignores the variable agent", p.Title)
 			}
 		}
 	}
 	if len(d.Panels) < 15 {
-		t.Errorf("%d panels; some must have been lost", len(d.Panels))
+		t.Errorf("got only %d panels", len(d.Panels))
 	}
 }

@@ -45,7 +45,7 @@ func queries(t *testing.T) map[string]string {
 		rest, _, _ = strings.Cut(rest, "\n## ")
 		blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(rest, -1)
 		if len(blocks) != 1 || found[question] != "" {
-			t.Fatalf("%q has %d queries, or is there twice", question, len(blocks))
+			t.Fatalf("question %q has %d queries or is a duplicate", question, len(blocks))
 		}
 		found[question] = blocks[0][1]
 	}
@@ -55,7 +55,7 @@ func queries(t *testing.T) map[string]string {
 	return found
 }
 
-// example is the value of a parameter that the page gives.
+// example returns the page's example of a parameter.
 func example(t *testing.T, name string) string {
 	t.Helper()
 	m := regexp.MustCompile("--param_" + name + "='([^']*)'").FindStringSubmatch(page(t))
@@ -80,7 +80,7 @@ func TestQueriesOfThePage(t *testing.T) {
 	}
 	for question := range want {
 		if asked[question] == "" {
-			t.Errorf("nothing on the page asks %q", question)
+			t.Errorf("the page has no question %q", question)
 		}
 	}
 	for _, view := range regexp.MustCompile(`[a-z]+_hourly`).FindAllString(page(t), -1) {
@@ -89,13 +89,13 @@ func TestQueriesOfThePage(t *testing.T) {
 		}
 	}
 	t.Run("hourly tables", func(t *testing.T) { checkHours(t, w, e) })
-	// In a short time there are models without a failure and hours without a success.
+	// A short period has models without a failure and hours without a success.
 	short := lastTurns(w, 12)
 	for question, query := range asked {
 		t.Run(question, func(t *testing.T) {
 			a, ok := want[question]
 			if !ok {
-				t.Fatal("nothing here computes the answer")
+				t.Fatal("no computed answer for the question")
 			}
 			for _, at := range []conversation.Time{at, short} {
 				parameters["since"] = time.UnixMilli(int64(at)).UTC().Format(time.DateTime)
@@ -105,7 +105,7 @@ func TestQueriesOfThePage(t *testing.T) {
 				}
 				rows := a.rows(w, at)
 				if at != short && len(rows) < 3 {
-					t.Fatalf("%d rows say little", len(rows))
+					t.Fatalf("got only %d rows", len(rows))
 				}
 				if diff := cmp.Diff(rows, got.rows, cmpopts.EquateApprox(1e-12, 0), cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("since %s, rows (-want +got):\n%s", parameters["since"], diff)
@@ -115,7 +115,7 @@ func TestQueriesOfThePage(t *testing.T) {
 	}
 }
 
-// lastTurns is a whole hour that so many turns are after, or more.
+// lastTurns returns the last whole hour that is followed by at least n turns.
 func lastTurns(w *world, n int) conversation.Time {
 	var ends []conversation.Time
 	for _, e := range w.events {
@@ -127,7 +127,7 @@ func lastTurns(w *world, n int) conversation.Time {
 	return ends[len(ends)-n] / hourMs * hourMs
 }
 
-// busiest is the submission with most durable events.
+// busiest returns the submission with most durable events.
 func busiest(w *world) conversation.SubmissionID {
 	count := map[conversation.SubmissionID]int{}
 	var most conversation.SubmissionID
@@ -141,14 +141,14 @@ func busiest(w *world) conversation.SubmissionID {
 	return most
 }
 
-// TestWorldIsRich holds the data to have what queries could get wrong.
-func TestWorldIsRich(t *testing.T) {
+// The generated data covers the cases that queries could get wrong.
+func TestWorldCoversCases(t *testing.T) {
 	w := newWorld(seed)
 	types, resumedFirst, silent := map[observability.Type]int{}, 0, 0
 	ids := map[string]bool{}
 	for _, e := range w.events {
 		if ids[e.ID] {
-			t.Fatalf("event %s is there twice", e.ID)
+			t.Fatalf("duplicate event %s", e.ID)
 		}
 		ids[e.ID] = true
 		types[e.Type]++
@@ -172,7 +172,7 @@ func TestWorldIsRich(t *testing.T) {
 	if durable < 5000 || resumedFirst < 5 || silent < 5 {
 		t.Errorf("%d durable events, %d first attempts that were resumed, %d withdrawn turns that were repeated", durable, resumedFirst, silent)
 	}
-	// Those that are told beside the log are not made here.
+	// Events without a record in the log are not generated.
 	for _, absent := range []observability.Type{observability.TypeTurnRequest, observability.TypeToolcallDelta, observability.TypeLog} {
 		if types[absent] != 0 {
 			t.Errorf("%d events of type %s", types[absent], absent)
@@ -183,7 +183,7 @@ func TestWorldIsRich(t *testing.T) {
 	}
 }
 
-// TestPageListsTypes holds the table of types to those there are.
+// The page lists exactly the existing types.
 func TestPageListsTypes(t *testing.T) {
 	named := [2]map[string]bool{{}, {}} // durable, live
 	for _, row := range regexp.MustCompile(`(?m)^\|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|$`).FindAllStringSubmatch(page(t), -1) {
@@ -210,7 +210,7 @@ func TestPageListsTypes(t *testing.T) {
 		if !e.Live() {
 			durable[string(e.Type)] = true
 		} else if !named[1][string(e.Type)] {
-			t.Errorf("%s may be live, of which the page says nothing", e.Type)
+			t.Errorf("the page does not mark %s as live", e.Type)
 		}
 	}
 	if diff := cmp.Diff(durable, named[0]); diff != "" {
@@ -218,8 +218,7 @@ func TestPageListsTypes(t *testing.T) {
 	}
 }
 
-// TestPageNamesSegmentQueries holds what the page says of the queries of a bucket to
-// those there are; their package runs them.
+// The page lists exactly the existing queries of a bucket. The package of the queries runs them.
 func TestPageNamesSegmentQueries(t *testing.T) {
 	_, section, _ := strings.Cut(page(t), "\n## The bucket itself\n")
 	var want, got []string
@@ -227,7 +226,7 @@ func TestPageNamesSegmentQueries(t *testing.T) {
 		want = append(want, name)
 		for _, m := range regexp.MustCompile(`\{(\w+):String\}`).FindAllStringSubmatch(query, -1) {
 			if m[1] != "conversation" && !strings.Contains(section, "--param_"+m[1]) {
-				t.Errorf("%s takes %s, of which the page says nothing", name, m[1])
+				t.Errorf("%s has the parameter %s, which the page does not describe", name, m[1])
 			}
 		}
 	}
@@ -241,8 +240,8 @@ func TestPageNamesSegmentQueries(t *testing.T) {
 	}
 }
 
-// checkHours compares figures of the tables by hour that are easily wrong: of attempts
-// that go on under their number, and of calls that are withdrawn.
+// checkHours compares error-prone figures of the hourly tables: attempts
+// that resume under their number, and withdrawn calls.
 func checkHours(t *testing.T, w *world, e *engine) {
 	var begun, waited, retried, admitted int64
 	for _, e := range w.events {

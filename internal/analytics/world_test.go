@@ -51,8 +51,8 @@ func (w *world) id(prefix string) string {
 	return fmt.Sprintf("%s_%04x%04d", prefix, w.rand.IntN(1<<16), w.ids)
 }
 
-// story generates one conversation.
-type story struct {
+// scenario generates one conversation.
+type scenario struct {
 	*world
 	src    observability.Source
 	stream observability.Stream
@@ -69,9 +69,9 @@ type work struct {
 	depth      int
 }
 
-func (w *world) begin(i int) *story {
+func (w *world) begin(i int) *scenario {
 	agent := []string{"triage", "support", "research"}[i%3]
-	s := &story{world: w, at: worldStart + conversation.Time(w.between(0, int64(2*dayMs)))}
+	s := &scenario{world: w, at: worldStart + conversation.Time(w.between(0, int64(2*dayMs)))}
 	s.batch(&conversation.ConversationCreated{
 		Agent: agent, ID: fmt.Sprintf("case %d", i/3), UID: conversation.UID(w.id("inst")), ConversationID: conversation.ConversationID(w.id("conv")), At: s.at,
 	})
@@ -79,7 +79,7 @@ func (w *world) begin(i int) *story {
 }
 
 // batch appends records, and adds their events.
-func (s *story) batch(records ...conversation.Record) {
+func (s *scenario) batch(records ...conversation.Record) {
 	b := conversation.Batch{Offset: s.seq, Records: records}
 	s.seq++
 	s.events = append(s.events, observability.Project(s.src, b, nil)...)
@@ -90,21 +90,21 @@ func (s *story) batch(records ...conversation.Record) {
 }
 
 // emit adds a live event under a name like that of a node.
-func (s *story) emit(e observability.Event) {
+func (s *scenario) emit(e observability.Event) {
 	e.ID, e.Index = fmt.Sprintf("live_n1_%d", s.live), s.live
 	s.live++
 	s.events = append(s.events, e)
 }
 
 // pass advances the time.
-func (s *story) pass(low, high int64) int64 {
+func (s *scenario) pass(low, high int64) int64 {
 	ms := s.between(low, high)
 	s.at += conversation.Time(ms)
 	return ms
 }
 
 // submission admits a delivery, and works on it until it settles or stops.
-func (s *story) submission() {
+func (s *scenario) submission() {
 	id := conversation.SubmissionID(s.id("sub"))
 	job := work{Origin: conversation.Origin{Root: id}, submission: id, message: conversation.MessageID(s.id("msg"))}
 	admitted := s.at
@@ -158,7 +158,7 @@ func (s *story) submission() {
 }
 
 // attempts starts the work on a submission, possibly with several attempts.
-func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched bool) int {
+func (s *scenario) attempts(id conversation.SubmissionID, queued int64, dispatched bool) int {
 	start := &conversation.AttemptStarted{
 		Submission: id, Attempt: 1, MaxAttempts: 10, Writer: "n1", QueuedMs: queued, Dispatched: dispatched, At: s.at,
 	}
@@ -187,7 +187,7 @@ func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched 
 }
 
 // fail makes an outcome one of the possible failures.
-func (s *story) fail(settled *conversation.SubmissionSettled) {
+func (s *scenario) fail(settled *conversation.SubmissionSettled) {
 	code := conversation.Code(s.pick(string(conversation.CodeModelFailed), string(conversation.CodeTimeout), string(conversation.CodeRetryExhausted)))
 	settled.Outcome = conversation.OutcomeFailed
 	settled.Error = &conversation.SettlementError{Type: code, Message: "It did not work out."}
@@ -197,12 +197,12 @@ func (s *story) fail(settled *conversation.SubmissionSettled) {
 	}
 }
 
-func (s *story) model() string {
+func (s *scenario) model() string {
 	return s.pick("anthropic/opus", "anthropic/opus", "anthropic/haiku", "router/meta/llama")
 }
 
 // turn calls a model, with retries, and runs the tools that it calls.
-func (s *story) turn(job *work) {
+func (s *scenario) turn(job *work) {
 	turn, model, retries := conversation.TurnID(s.id("turn")), s.model(), 0
 	for s.chance(12) && retries < 3 {
 		if retries++; s.chance(40) {
@@ -249,7 +249,7 @@ func (s *story) turn(job *work) {
 }
 
 // opened begins a step, with its first text.
-func (s *story) opened(job *work, turn conversation.TurnID, model string, wait int64) {
+func (s *scenario) opened(job *work, turn conversation.TurnID, model string, wait int64) {
 	s.batch(
 		&conversation.ResponseStarted{
 			Origin: job.Origin, Message: job.message, Submission: job.submission, Child: job.child, Turn: turn, Model: model, WaitMs: wait, At: s.at,
@@ -259,7 +259,7 @@ func (s *story) opened(job *work, turn conversation.TurnID, model string, wait i
 	)
 }
 
-func (s *story) usage() conversation.Usage {
+func (s *scenario) usage() conversation.Usage {
 	u := conversation.Usage{Input: s.between(1, 5000), Output: s.between(1, 900), CacheWrite: s.between(0, 300)}
 	if s.chance(60) {
 		u.CacheRead = s.between(1, 20_000)
@@ -269,7 +269,7 @@ func (s *story) usage() conversation.Usage {
 }
 
 // price returns a price whose sums are exact, or nil for a model without one.
-func (s *story) price(model string) *conversation.Price {
+func (s *scenario) price(model string) *conversation.Price {
 	if model == "router/meta/llama" {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (s *story) price(model string) *conversation.Price {
 }
 
 // call runs a tool to its outcome, or a subagent.
-func (s *story) call(job *work, turn conversation.TurnID, call conversation.CallName) {
+func (s *scenario) call(job *work, turn conversation.TurnID, call conversation.CallName) {
 	outcome := &conversation.ToolSettled{
 		Origin: job.Origin, Child: job.child, Call: call.Call, Name: call.Name, Turn: turn, Output: []byte(`"done"`),
 	}
@@ -302,7 +302,7 @@ func (s *story) call(job *work, turn conversation.TurnID, call conversation.Call
 }
 
 // wait makes a call wait for a signal, for a timeout, or until its outcome.
-func (s *story) wait(job *work, turn conversation.TurnID, call conversation.CallName, outcome *conversation.ToolSettled) {
+func (s *scenario) wait(job *work, turn conversation.TurnID, call conversation.CallName, outcome *conversation.ToolSettled) {
 	name := s.id("approval")
 	s.batch(&conversation.WaitStarted{
 		Must: true, Origin: job.Origin, Call: call.Call, Child: job.child, Tool: call.Name, Turn: turn, Name: name, Until: s.at + hourMs, At: s.at,
@@ -323,7 +323,7 @@ func (s *story) wait(job *work, turn conversation.TurnID, call conversation.Call
 }
 
 // post adds delivery attempts of a post, until one succeeds or the post is abandoned.
-func (s *story) post(id conversation.SubmissionID) {
+func (s *scenario) post(id conversation.SubmissionID) {
 	post, target := conversation.PostID(s.id("post")), s.pick("ledger", "desk", "https://hooks.example.com/secret?key=1")
 	for attempt := 1; ; attempt++ {
 		took := s.pass(5, 2000)
@@ -340,7 +340,7 @@ func (s *story) post(id conversation.SubmissionID) {
 }
 
 // task delegates work to a subagent.
-func (s *story) task(job *work, turn conversation.TurnID, call conversation.CallID, outcome *conversation.ToolSettled) {
+func (s *scenario) task(job *work, turn conversation.TurnID, call conversation.CallID, outcome *conversation.ToolSettled) {
 	began := s.at
 	origin := conversation.Origin{Root: job.Root, Parent: job.child}
 	own := &work{
@@ -367,7 +367,7 @@ func (s *story) task(job *work, turn conversation.TurnID, call conversation.Call
 }
 
 // compact summarizes the prompt; detached means outside of a submission.
-func (s *story) compact(job *work, detached bool) {
+func (s *scenario) compact(job *work, detached bool) {
 	model := s.model()
 	took := s.pass(500, 9000)
 	c := &conversation.Compacted{

@@ -47,7 +47,7 @@ func kinds() []kind {
 		{"endless arguments", (*attack).endlessArguments, []string{"endless arguments settled"}},
 		{"never readers", (*attack).neverReaders, []string{"page never read", "stream never read", "reader disconnected"}},
 		{"hostile data", (*attack).hostileData, []string{"hostile branches refused", "hostile items refused"}},
-		{"stalled bodies", (*attack).stalledBodies, []string{"stranger refused", "stalled body ended"}},
+		{"stalled bodies", (*attack).stalledBodies, []string{"unauthenticated request refused", "stalled body ended"}},
 		{"connections", (*attack).connections, []string{"connection held"}},
 		{"followers", (*attack).followers, []string{"conversation followed"}},
 		{"outcomes", (*attack).outcomes, []string{"huge outcomes settled", "huge errors settled"}},
@@ -59,11 +59,11 @@ func kinds() []kind {
 func (a *attack) hit(what string) { a.note(sight{Hit: what}) }
 
 func (a *attack) wonder(what string, status int, body []byte) {
-	_, said, ok := bytes.Cut(body, []byte(`"details":"`))
+	_, answer, ok := bytes.Cut(body, []byte(`"details":"`))
 	if !ok {
-		said = body
+		answer = body
 	}
-	a.note(sight{Odd: fmt.Sprintf("%s: %d %.300s", what, status, said)})
+	a.note(sight{Unexpected: fmt.Sprintf("%s: %d %.300s", what, status, answer)})
 }
 
 // run attacks until ctx ends. In a short run a kind ends after its required hits, so that the others
@@ -101,21 +101,21 @@ func (a *attack) send(ctx context.Context, method, url string, body []byte) (int
 		return 0, nil
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	_, _ = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, said
+	return resp.StatusCode, answer
 }
 
 // say sends a message, retries it after a refusal, and reports whether it was admitted.
 func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
 	body := noderun.Message(fmt.Sprint(at, r.Uint64()), text)
 	for range 20 {
-		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
+		status, answer := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
 		if status == http.StatusAccepted {
 			return true
 		}
 		if status != 0 {
-			a.wonder("message to "+strings.Split(at, "/")[1], status, said)
+			a.wonder("message to "+strings.Split(at, "/")[1], status, answer)
 		}
 		if noderun.Pause(ctx, 250*time.Millisecond) != nil {
 			return false
@@ -175,15 +175,15 @@ func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 	body := []byte(`{"kind":"user","body":"` + text + `"}`)
 	refused := 0
 	for n := 0; n < 40 && refused < 3 && ctx.Err() == nil; n++ {
-		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
+		status, answer := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
 		switch {
 		case status == http.StatusAccepted:
 			a.hit("fat message taken")
-		case bytes.Contains(said, []byte("bytes of queued messages")):
+		case bytes.Contains(answer, []byte("bytes of queued messages")):
 			a.hit("fat queue refused")
 			refused++
 		case status != 0:
-			a.wonder("fat message", status, said)
+			a.wonder("fat message", status, answer)
 			_ = noderun.Pause(ctx, 250*time.Millisecond)
 		}
 	}
@@ -276,13 +276,13 @@ func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stre
 // hostileData sends initial data that is expensive to validate.
 func (a *attack) hostileData(ctx context.Context, r *rand.Rand, id string) {
 	post := func(agent, data string) {
-		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+"/"+agent+"/"+id, []byte(`{"kind":"user","body":"x","initialData":`+data+`}`))
+		status, answer := a.send(ctx, http.MethodPost, "http://"+a.any(r)+"/"+agent+"/"+id, []byte(`{"kind":"user","body":"x","initialData":`+data+`}`))
 		switch status {
 		case http.StatusBadRequest:
 			a.hit("hostile " + agent + " refused")
 		case 0:
 		default:
-			a.wonder("hostile "+agent, status, said)
+			a.wonder("hostile "+agent, status, answer)
 		}
 	}
 	post("branches", strings.Repeat("[", 36)+"1"+strings.Repeat("]", 36))
@@ -317,7 +317,7 @@ func (a *attack) stall(ctx context.Context, conn net.Conn, path string, stranger
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 	case stranger && err == nil && resp.StatusCode == http.StatusUnauthorized:
-		a.hit("stranger refused")
+		a.hit("unauthenticated request refused")
 	case !stranger && (err != nil || resp.StatusCode == http.StatusBadRequest):
 		a.hit("stalled body ended")
 	case err == nil:

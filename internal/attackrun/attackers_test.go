@@ -36,18 +36,18 @@ type orders struct {
 }
 
 // sight is an output line: a hit, or an unexpected answer.
-type sight struct{ Hit, Odd string }
+type sight struct{ Hit, Unexpected string }
 
 // tally counts hits.
 type tally struct {
-	mu   sync.Mutex
-	hits map[string]int
-	odd  map[string]int
-	told *json.Encoder
+	mu         sync.Mutex
+	hits       map[string]int
+	unexpected map[string]int
+	out        *json.Encoder
 }
 
-func newTally(told io.Writer) tally {
-	return tally{hits: map[string]int{}, odd: map[string]int{}, told: json.NewEncoder(told)}
+func newTally(out io.Writer) tally {
+	return tally{hits: map[string]int{}, unexpected: map[string]int{}, out: json.NewEncoder(out)}
 }
 
 func (t *tally) note(s sight) {
@@ -56,10 +56,10 @@ func (t *tally) note(s sight) {
 	if s.Hit != "" {
 		t.hits[s.Hit]++
 	}
-	if s.Odd != "" {
-		t.odd[s.Odd]++
+	if s.Unexpected != "" {
+		t.unexpected[s.Unexpected]++
 	}
-	_ = t.told.Encode(s) // The reader is gone if the run is over.
+	_ = t.out.Encode(s) // The reader is gone if the run is over.
 }
 
 // missing returns the kinds without a hit.

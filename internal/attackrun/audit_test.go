@@ -12,7 +12,7 @@ import (
 // audit reads the logs of the well-behaved clients after all nodes have ended. It checks that every
 // acknowledged message is there once and was settled once. It returns the number of checked
 // submissions.
-func (b *beside) audit(ctx context.Context) (looked int, err error) {
+func (b *wellBehaved) audit(ctx context.Context) (looked int, err error) {
 	bucket, closeBucket, err := b.site.place.Open()
 	if err != nil {
 		return 0, err

@@ -10,10 +10,10 @@ import (
 )
 
 var (
-	seedFlag     = flag.Uint64("seed", 1, "decides what is sent and broken, and when")
+	seedFlag     = flag.Uint64("seed", 1, "seed of the requests and faults")
 	longFlag     = flag.Bool("long", false, "15 minutes of the attack, and latencies are judged")
-	durationFlag = flag.Duration("duration", 0, "how long the attack goes on at least; 0 is 8s, or 15m with -long")
-	kindsFlag    = flag.String("kinds", sample.Of("", "connections,followers,loop"), "only these kinds of attack, separated by commas; what else has to be seen is left out then")
+	durationFlag = flag.Duration("duration", 0, "minimum duration of the attack; 0 is 8s, or 15m with -long")
+	kindsFlag    = flag.String("kinds", sample.Of("", "connections,followers,loop"), "only these kinds of attack, separated by commas; other requirements are then skipped")
 	programFlag  = flag.String("program", "", "run this parley program, built with the tag attack, in place of one that is built for the test")
 	keepFlag     = flag.String("keep", "", "keep the logs of the nodes in this folder")
 )

@@ -74,7 +74,7 @@ func newSite(t *testing.T, nodes int) *site {
 		n := &node{}
 		n.Node = s.Add(noderun.NodeOptions{
 			Number: i, HTTP: http, Admin: admin, Program: s.program, Flags: flags, Config: config, Env: s.env, Dir: s.dir,
-			Secret: token, Stays: nodes == 1, Beside: n.weigh,
+			Secret: token, Stays: nodes == 1, Watch: n.weigh,
 		})
 		n.Want(true)
 		s.nodes = append(s.nodes, n)

@@ -68,26 +68,26 @@ func TestAttack(t *testing.T) {
 // run is one attack on nodes with well-behaved clients.
 type run struct {
 	*site
-	t      *testing.T
-	plan   plan
-	beside *beside
-	attack *attackers
-	began  time.Time
-	mu     sync.Mutex
-	faults map[string]int
+	t           *testing.T
+	plan        plan
+	wellBehaved *wellBehaved
+	attack      *attackers
+	began       time.Time
+	mu          sync.Mutex
+	faults      map[string]int
 }
 
 func perform(t *testing.T, p plan) {
 	s := newSite(t, p.nodes)
-	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttackers(s, p), began: time.Now(), faults: map[string]int{}}
+	r := &run{site: s, t: t, plan: p, wellBehaved: newWellBehaved(s), attack: newAttackers(s, p), began: time.Now(), faults: map[string]int{}}
 	ctx := t.Context()
 	if !s.Await(ctx) {
 		t.Fatal(strings.Join(s.All(), "\n"))
 	}
 	r.talkFor(ctx, "warm", p.alone/4)
-	r.beside.forget()
+	r.wellBehaved.takeSamples()
 	r.talkFor(ctx, "alone", p.alone)
-	baseline := r.beside.forget()
+	baseline := r.wellBehaved.takeSamples()
 	over, end := context.WithCancel(ctx)
 	defer end()
 	go func() {
@@ -95,14 +95,14 @@ func perform(t *testing.T, p plan) {
 		r.enough(ctx)
 	}()
 	r.talk(ctx, over, "attacked", func() { r.besiege(over) }, func() { r.trouble(ctx, over) })
-	attacked := r.beside.forget()
+	attacked := r.wellBehaved.takeSamples()
 	if s.Await(ctx) {
 		r.logf("meters: %v", interesting(s.meters(ctx)))
 	}
-	r.beside.client.Close()
+	r.wellBehaved.client.Close()
 	s.Leave() // A kill may come between a checkpoint and the head that names it, which verify reports.
 	s.Close()
-	r.judge(ctx, baseline, attacked)
+	r.verdict(ctx, baseline, attacked)
 	if flaws := s.All(); len(flaws) > 0 {
 		const most = 20
 		t.Errorf("%d flaws:\n%s", len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
@@ -160,7 +160,7 @@ func (r *run) talk(ctx, over context.Context, phase string, others ...func()) {
 	for _, o := range others {
 		tasks.Go(o)
 	}
-	r.beside.run(ctx, over, phase, r.plan.seed)
+	r.wellBehaved.run(ctx, over, phase, r.plan.seed)
 	tasks.Wait()
 }
 
@@ -179,7 +179,7 @@ func (r *run) trouble(ctx, over context.Context) {
 		}
 		n, what := r.nodes[dice.IntN(len(r.nodes))], deck[0]
 		deck = deck[1:]
-		end := r.beside.begin(fmt.Sprintf("%s %v", what, n))
+		end := r.wellBehaved.begin(fmt.Sprintf("%s %v", what, n))
 		began := time.Now()
 		switch what {
 		case "kill":
@@ -211,17 +211,17 @@ func (r *run) stall(ctx context.Context, n *node) {
 	resume()
 }
 
-// judge checks the promises, and logs the figures.
-func (r *run) judge(ctx context.Context, alone, attacked []latency) {
-	refused, told := r.beside.judge()
+// verdict checks the promises, and logs the figures.
+func (r *run) verdict(ctx context.Context, alone, attacked []latency) {
+	refused, out := r.wellBehaved.verdict()
 	for _, f := range refused {
 		r.Fail("well-behaved client refused: %s", f)
 	}
 	r.logf("hits: %v", r.attack.hits)
-	for _, what := range slices.Sorted(maps.Keys(r.attack.odd)) {
-		r.logf("unexpected: %d x %s", r.attack.odd[what], what)
+	for _, what := range slices.Sorted(maps.Keys(r.attack.unexpected)) {
+		r.logf("unexpected: %d x %s", r.attack.unexpected[what], what)
 	}
-	r.logf("faults: %v; 503 with Retry-After to well-behaved clients: %v", r.faults, told)
+	r.logf("faults: %v; 503 with Retry-After to well-behaved clients: %v", r.faults, out)
 	if missing := r.missing(); len(missing) > 0 {
 		r.Fail("no hit of %q", missing)
 	}
@@ -232,7 +232,7 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 			r.Fail("%v: peak RSS %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
 		}
 	}
-	quiet := r.beside.quiet(attacked)
+	quiet := r.wellBehaved.quiet(attacked)
 	for _, what := range []string{timeAdmitted, timeSettled, timeRead} {
 		base, now := percentile(alone, what, 0.99), percentile(quiet, what, 0.99)
 		ratio := float64(now) / float64(max(base, floor))
@@ -243,11 +243,11 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 			r.Fail("p99 of %s is %v under attack, more than %d times %v", what, now, maxRatio, max(base, floor))
 		}
 	}
-	looked, err := r.beside.audit(ctx)
+	looked, err := r.wellBehaved.audit(ctx)
 	if err != nil {
 		r.Fail("read the logs: %v", err)
 	}
-	r.logf("%d answers, %d acknowledged messages checked", r.beside.answers, looked)
+	r.logf("%d answers, %d acknowledged messages checked", r.wellBehaved.answers, looked)
 	if looked == 0 {
 		r.Fail("no message was acknowledged")
 	}

@@ -16,10 +16,10 @@ const endlessDelta = 16 << 10
 
 // endlessModels serves models that never end, with text or with the arguments of a call.
 func endlessModels() http.Handler {
-	said := strings.Repeat("on and ", endlessDelta/7)
+	body := strings.Repeat("on and ", endlessDelta/7)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/text/", endless(fmt.Sprintf(`{"content":%q}`, said)))
-	mux.HandleFunc("/arguments/", endless(fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"utter","arguments":%q}}]}`, said)))
+	mux.HandleFunc("/text/", endless(fmt.Sprintf(`{"content":%q}`, body)))
+	mux.HandleFunc("/arguments/", endless(fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"utter","arguments":%q}}]}`, body)))
 	return mux
 }
 

@@ -26,8 +26,8 @@ const (
 	waitTool    = "await"
 	// shortWait is the timeout of some waits; the others outlast any schedule.
 	shortWait = time.Minute
-	// unheard is the result of a wait that timed out.
-	unheard = "nobody"
+	// timedOut is the result of a wait that timed out.
+	timedOut = "timeout"
 	// jobName is the one workflow. Its runs take jobSteps steps; jobFails is the error of those that
 	// fail.
 	jobName  = "job"
@@ -180,7 +180,7 @@ func (a *author) finished(ctx context.Context, r *agent.Response) (map[string]an
 			return nil, err
 		}
 	}
-	a.trace.ViolateIf(!strings.HasSuffix(r.Text, said(a.Seed, body, lastStep(a.Seed, body))) && r.Number > 0,
+	a.trace.ViolateIf(!strings.HasSuffix(r.Text, stepText(a.Seed, body, lastStep(a.Seed, body))) && r.Number > 0,
 		"hook", "the response to %s is shown as %q", body, r.Text)
 	return a.decorate(ctx, "finished", body)
 }
@@ -211,48 +211,48 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 	if err := begin(ctx); err != nil {
 		return "", err
 	}
-	heard, err := a.hear(ctx, in.Name)
+	result, err := a.perform(ctx, in.Name)
 	if a.Profile == Posts && err == nil {
 		for n := range 2 {
-			if _, err := agent.Post(ctx, agent.Outgoing{Target: officeName, Body: fmt.Sprint(heard, " ", n)}); err != nil {
+			if _, err := agent.Post(ctx, agent.Outgoing{Target: officeName, Body: fmt.Sprint(result, " ", n)}); err != nil {
 				return "", err
 			}
 		}
 	}
-	return heard, err
+	return result, err
 }
 
-// hear runs the workflow, asks a conversation for a brief answer, or waits for a signal.
-func (a *author) hear(ctx context.Context, body string) (heard string, err error) {
+// perform runs the workflow, asks a conversation for a brief answer, or waits for a signal.
+func (a *author) perform(ctx context.Context, body string) (result string, err error) {
 	asks := schedule.Draw(a.Seed, "asks", body)
 	switch {
 	case a.Profile == Runs && schedule.Draw(a.Seed, "runs", body)%4 != 0:
 		below := schedule.Draw(a.Seed, "below", body) % 3
-		heard, err = a.flow.Run(ctx, runName+body, job{body, int(below)}, nil)
+		result, err = a.flow.Run(ctx, runName+body, job{body, int(below)}, nil)
 	case asks%3 == 0:
 		m := agent.Text(brief + body)
 		m.Key = "asked"
 		var reply *conversation.Reply
 		if reply, err = agent.Ask(ctx, a.addresses[(asks>>8)%uint64(len(a.addresses))], m, nil); err == nil {
-			heard = reply.Text
+			result = reply.Text
 		}
 	default:
 		o := &agent.WaitOptions{}
 		if schedule.Draw(a.Seed, "waits shortly", body)%3 == 0 {
 			o.Timeout = shortWait
 		}
-		if heard, err = agent.Wait[string](ctx, body, o); errors.Is(err, agent.ErrWaitTimeout) {
-			return unheard, nil
+		if result, err = agent.Wait[string](ctx, body, o); errors.Is(err, agent.ErrWaitTimeout) {
+			return timedOut, nil
 		}
 	}
-	return outcomeOf(heard, err)
+	return outcomeOf(result, err)
 }
 
-func outcomeOf(heard string, err error) (string, error) {
+func outcomeOf(result string, err error) (string, error) {
 	if settled := (*conversation.SettledError)(nil); errors.As(err, &settled) {
 		return string(settled.Outcome), nil
 	}
-	return heard, err
+	return result, err
 }
 
 // replyOf returns the reply or run result that a record delivers to a call. For a signal ok is false.

@@ -102,7 +102,7 @@ func (w *world) pendingWork(ctx context.Context) string {
 			return fmt.Sprintf("the reply to %s was not sent", id)
 		}
 		for _, a := range w.acks {
-			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled && !rests(sub) {
+			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled && !staysSuspended(sub) {
 				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.Key, at.ID, int64(a.receipt.Offset))
 			}
 		}
@@ -110,8 +110,8 @@ func (w *world) pendingWork(ctx context.Context) string {
 	return w.pendingRuns(ctx, quarantined)
 }
 
-// rests reports whether a submission is suspended on a wait that outlasts the schedule.
-func rests(sub *conversation.Submission) bool {
+// staysSuspended reports whether a submission is suspended on a wait that outlasts the schedule.
+func staysSuspended(sub *conversation.Submission) bool {
 	return !sub.Settled && sub.Suspended != nil && !sub.Due && sub.Suspended.Until-sub.Suspended.At > conversation.Time(shortWait/time.Millisecond)
 }
 
@@ -246,7 +246,7 @@ func (w *world) checkAck(a ack, log *knownLog) {
 	switch {
 	case !found:
 		w.trace.Violate(a.Key, "acknowledged at %d as %s, but batch %d does not admit it", int64(off), id, int64(off))
-	case log.settled[id].times == 0 && log.state.Submission(id) != nil && rests(log.state.Submission(id)):
+	case log.settled[id].times == 0 && log.state.Submission(id) != nil && staysSuspended(log.state.Submission(id)):
 		w.trace.Did("suspended at the end")
 	case log.settled[id].times != 1:
 		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, log.settled[id].times)

@@ -36,7 +36,7 @@ func newForged(t *testing.T) *forged {
 	f.ledger.started.Next(forgedCall)
 	f.ledger.writes.Next(string(forgedCall))
 	ms := int64(14)
-	text := said(f.Seed, "hi", 1)
+	text := stepText(f.Seed, "hi", 1)
 	f.batches = [][]conversation.Record{
 		{
 			&conversation.ConversationCreated{Agent: agentName, ID: f.at.ID, UID: "inst_1", ConversationID: "conv_1"},
@@ -89,7 +89,7 @@ func (f *forged) abort() {
 	f.batches[3] = []conversation.Record{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{forgedSub}}, s}
 }
 
-func TestCheckerNotices(t *testing.T) {
+func TestCheckerDetectsForgeries(t *testing.T) {
 	for name, c := range map[string]struct {
 		forge func(f *forged)
 		want  string // "" for none

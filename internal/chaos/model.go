@@ -262,8 +262,8 @@ func words(seed uint64, body string, step int) []string {
 	return out
 }
 
-// said returns the text of a step.
-func said(seed uint64, body string, step int) string {
+// stepText returns the text of a step.
+func stepText(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
 }
 
@@ -280,7 +280,7 @@ func (m *model) answerByCall(ctx context.Context, out *providers.Assembler, req 
 	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.Seed, "model", body, step), 5*time.Millisecond, 500*time.Millisecond)); err != nil {
 		return err
 	}
-	out.Text(said(m.Seed, body, step))
+	out.Text(stepText(m.Seed, body, step))
 	finish(out, asked...)
 	return nil
 }

@@ -279,22 +279,22 @@ func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
 		body, _ := c.Body() // later has copied it.
 		r.batch = l.net.ledger.sent(l.member, o.key, body)
 	}
-	heard, lost := l.send(ctx, r, way)
+	result, lost := l.send(ctx, r, way)
 	if lost == nil {
 		lost = l.wait(ctx, o, way.back)
 	}
 	if lost != nil {
 		return c.Unanswered(lost)
 	}
-	if r.batch != nil && (heard == nil || errors.Is(heard, storage.ErrExists)) {
+	if r.batch != nil && (result == nil || errors.Is(result, storage.ErrExists)) {
 		l.net.ledger.answered(r.batch)
 	}
-	return heard
+	return result
 }
 
-// send performs a request with its outcome. It returns the answer of the store as heard, or the reason
+// send performs a request with its outcome. It returns the answer of the store as result, or the reason
 // for a missing answer as lost.
-func (l *link) send(ctx context.Context, r *request, c course) (heard, lost error) {
+func (l *link) send(ctx context.Context, r *request, c course) (result, lost error) {
 	switch c.outcome {
 	case schedule.Delayed:
 		l.net.later(c.late, r)

@@ -100,7 +100,7 @@ func (w *world) checkPosts(log *knownLog) {
 // signal was delivered or is kept.
 func (w *world) checkWaits(log *knownLog) {
 	bodies := map[conversation.SubmissionID]string{}
-	heard := map[conversation.CallID]string{}
+	received := map[conversation.CallID]string{}
 	decided := map[string]bool{}
 	asked := map[conversation.CallID]string{}
 	first := map[string]conversation.SubmissionID{}   // the signal by name
@@ -121,7 +121,7 @@ func (w *world) checkWaits(log *knownLog) {
 			take(off, r.Name, r.Submission)
 		case *conversation.WaitEnded:
 			w.trace.Did("wait ended by " + string(r.Reason))
-			value, body := unheard, bodies[r.Signal]
+			value, body := timedOut, bodies[r.Signal]
 			if r.Signal != "" {
 				take(off, r.Name, r.Signal)
 			}
@@ -130,13 +130,13 @@ func (w *world) checkWaits(log *knownLog) {
 			} else if r.Reason == conversation.EndedBySignal && (json.Unmarshal(r.Value, &value) != nil || value != body) {
 				w.trace.Violate(log.at.ID, "batch %d ends the wait for %s with %s, want the signal's %q", off, r.Name, r.Value, body)
 			}
-			heard[r.Call], decided[r.Name] = value, true
+			received[r.Call], decided[r.Name] = value, true
 		case *conversation.WaitStarted:
 			asked[r.Call] = r.Name
 		case *conversation.ToolSettled:
 			decided[asked[r.Call]] = true // also by an abort
 			var got string
-			if want, ok := heard[r.Call]; ok && !r.Failed && (json.Unmarshal(r.Output, &got) != nil || got != want) {
+			if want, ok := received[r.Call]; ok && !r.Failed && (json.Unmarshal(r.Output, &got) != nil || got != want) {
 				w.trace.Violate(log.at.ID, "batch %d: call %s returns %s, want %q", off, r.Call, r.Output, want)
 			}
 		}
@@ -209,7 +209,7 @@ func (w *world) checkAsks(ctx context.Context) {
 		}
 		for _, r := range each[*conversation.WaitEnded](log) {
 			if _, reply, ok := replyOf(r); ok && strings.HasPrefix(r.Name, replyName) {
-				w.trace.Did("reply heard")
+				w.trace.Did("reply received")
 				w.trace.ViolateIf(reply.Submission != asked[r.Call] || reply.Outcome != outcomes[reply.Submission],
 					log.at.ID, "call %s got the reply %s, want outcome %s", r.Call, r.Value, outcomes[reply.Submission])
 			}
@@ -285,7 +285,7 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 		w.trace.Violate(log.at.ID, "decode run input %s", run.Input)
 	}
 	want, settled := in.For, log.settled[run.Submission].times
-	steps, heard := map[string]bool{}, map[string]string{}
+	steps, received := map[string]bool{}, map[string]string{}
 	for off, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
 		case *conversation.StepRecorded:
@@ -295,11 +295,11 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 				want += " " + string(r.Output)
 			}
 		case *conversation.WaitEnded:
-			heard[r.Name], _, _ = replyOf(r)
+			received[r.Name], _, _ = replyOf(r)
 		}
 	}
 	for n := range in.Below {
-		want += " (" + heard[fmt.Sprint(runName, n)] + ")"
+		want += " (" + received[fmt.Sprint(runName, n)] + ")"
 	}
 	var got string
 	switch {

@@ -308,7 +308,7 @@ func (p Profile) wanted() (out schedule.Shown) {
 		out = schedule.Shown{
 			"acknowledged": 3000, "batch": 10000, "claim": 2000, "model call": 2000, "crash": 500, "drain": 100, "outage": 100, "landed late": 500,
 			"settled completed": 1500, "wait ended by signal": 500, "wait ended by timeout": 100, "signal kept": 300, "signal too late": 100,
-			"suspended at the end": 100, "reply heard": 100,
+			"suspended at the end": 100, "reply received": 100,
 		}
 		for event := range out {
 			out[event] /= map[Profile]int{Waits: 1, Posts: 2, Runs: 4}[p]

@@ -89,7 +89,7 @@ func (f *forgedTree) verdict(t *testing.T) string {
 	return f.trace.Report().Violation
 }
 
-func TestTreeCheckerNotices(t *testing.T) {
+func TestTreeCheckerDetectsForgeries(t *testing.T) {
 	for name, c := range map[string]struct {
 		forge func(f *forgedTree)
 		want  string // "" for none

@@ -144,7 +144,7 @@ func (w *world) checkEnded(conv conversation.Key, sub *conversation.Submission, 
 			}
 		}
 		var step int
-		if _, err := fmt.Sscanf(text.String(), body+" says %d.", &step); err != nil || text.String() != said(w.Seed, body, step) {
+		if _, err := fmt.Sscanf(text.String(), body+" says %d.", &step); err != nil || text.String() != stepText(w.Seed, body, step) {
 			w.trace.Violate(body, "complete step has text %q", text.String())
 		}
 		last = step

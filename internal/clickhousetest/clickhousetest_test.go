@@ -156,7 +156,7 @@ func TestKilledServerKeepsRows(t *testing.T) {
 		s.Stop()
 		if conn, err := net.Dial("tcp", native); err == nil {
 			conn.Close()
-			t.Fatal("it goes on after Stop")
+			t.Fatal("server still runs after Stop")
 		}
 		if err := s.Restart(t.Context()); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestKilledServerKeepsRows(t *testing.T) {
 		}
 		c = connect(t, &s.Server, way{}, "default", database)
 		if got, want := text(t, c, "SELECT toString(uniqExact(k)) FROM t"), fmt.Sprint(5+5*(life+1)); got != want {
-			t.Errorf("%s keys after life %d, want %s", got, life, want)
+			t.Errorf("%s keys after start %d, want %s", got, life, want)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func TestNamedServer(t *testing.T) {
 	}
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "localhost:9000")
 	if message := fails(t, func(f testing.TB) { clickhousetest.Start(f) }); !strings.Contains(message, "PARLEY_TEST_CLICKHOUSE") {
-		t.Errorf("a name that is no DSN: %q", message)
+		t.Errorf("invalid DSN: %q", message)
 	}
 }
 

@@ -149,7 +149,7 @@ func TestExceptionsHaveCodes(t *testing.T) {
 				t.Errorf("%s: %v, want code %d", statement, err, want)
 			}
 			if err != nil && strings.Count(err.Error(), "DB::Exception") > 1 {
-				t.Errorf("%s: %v says what it is more than once", statement, err)
+				t.Errorf("%s: error %v repeats the code or name", statement, err)
 			}
 		}
 		if b, err := c.PrepareBatch(t.Context(), "INSERT INTO none"); code(err) != 60 {
@@ -244,7 +244,7 @@ func TestCancelledStatementEnds(t *testing.T) {
 			}
 			for begin := time.Now(); text(t, watcher, running) != "0"; {
 				if time.Since(begin) > 30*time.Second {
-					t.Fatal("it goes on")
+					t.Fatal("statement still runs")
 				}
 			}
 		})

@@ -14,7 +14,7 @@ import (
 // twoMessages returns a log view of two messages, each with an answer, and all chunks that readers may see.
 func twoMessages(t *testing.T) (*logView, []noderun.Chunk) {
 	t.Helper()
-	s := newStory("forged")
+	s := newLogView("forged")
 	created := &conversation.ConversationCreated{ConversationID: "conv_1", UID: "inst_1", Agent: agentName, ID: "forged"}
 	batches := [][]conversation.Record{{created, forgedAdmission("k0", "sub_0", "msg_0")}}
 	batches = append(batches, []conversation.Record{&conversation.AttemptStarted{Submission: "sub_0", Attempt: 1}})

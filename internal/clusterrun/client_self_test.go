@@ -118,7 +118,7 @@ func TestLooks(t *testing.T) {
 				return
 			}
 			if err != nil || fmt.Sprint(l.Keys) != c.keys || l.Whole != c.whole || !l.UpToDate || l.Next != 9 || l.After != 5 || !l.At || l.Node != 1 {
-				t.Errorf("saw %+v, %v; want the keys %s", l, err, c.keys)
+				t.Errorf("got %+v, %v; want the keys %s", l, err, c.keys)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestReader(t *testing.T) {
 			flaws := strings.Join(client.All(), "\n")
 			s := r.Sight("")
 			if len(s.Chunks) != c.seen || !strings.Contains(flaws, c.want) {
-				t.Errorf("saw %d chunks and %q, want %d and %q", len(s.Chunks), flaws, c.seen, c.want)
+				t.Errorf("got %d chunks and %q, want %d and %q", len(s.Chunks), flaws, c.seen, c.want)
 			}
 			if c.seen == 3 && (len(s.Marks) != 2 || s.Marks[1].Offset != 9 || s.To != 9) {
 				t.Errorf("the marks are %v", s.Marks)

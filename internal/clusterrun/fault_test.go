@@ -144,7 +144,7 @@ func (c *cluster) breaks(ctx context.Context, f fault, affected []*node) {
 	case bucketDeafOne:
 		a.starve(false, false)
 	default:
-		c.Fail("nobody knows how to do %s", f.Kind)
+		c.Fail("unknown fault %s", f.Kind)
 	}
 	_ = noderun.Pause(ctx, f.For) // Restored in any case.
 	c.heal()
@@ -167,7 +167,7 @@ func (c *cluster) holdAll(ctx context.Context, affected []*node, d time.Duration
 	ended, expelled := c.Replacements()-before, len(affected)-len(newest.Members)
 	c.heal()
 	if err != nil || ended > expelled {
-		c.Fail("%d nodes ended while the bucket did not answer any of them well, %d of them expelled before; %v", ended, expelled, err)
+		c.Fail("%d nodes ended while the bucket was stalled, %d of them expelled before; %v", ended, expelled, err)
 	}
 }
 
@@ -198,7 +198,7 @@ func (c *cluster) roll(ctx context.Context, affected []*node, d time.Duration) {
 }
 
 // A seed repeats its schedule, with every kind once before any is repeated.
-func TestScheduleIsTheSeeds(t *testing.T) {
+func TestSeedRepeatsSchedule(t *testing.T) {
 	for seed := range uint64(20) {
 		one, two := newFaults(seed, 3, 5*time.Minute), newFaults(seed, 3, 5*time.Minute)
 		if fmt.Sprint(one) != fmt.Sprint(two) {
@@ -215,7 +215,7 @@ func TestScheduleIsTheSeeds(t *testing.T) {
 }
 
 // The listed seeds cover every kind of fault.
-func TestSeedsBreakEverything(t *testing.T) {
+func TestSeedsCoverFaults(t *testing.T) {
 	missing := kinds()
 	for _, seed := range listed(t) {
 		for _, f := range newFaults(seed, 3, shortRun) {
@@ -223,6 +223,6 @@ func TestSeedsBreakEverything(t *testing.T) {
 		}
 	}
 	if len(missing) > 0 {
-		t.Errorf("no run has %q", missing)
+		t.Errorf("no run covers %q", missing)
 	}
 }

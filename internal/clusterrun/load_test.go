@@ -194,11 +194,11 @@ func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64
 	r := rand.New(rand.NewPCG(seed, 4))
 	for noderun.Pause(over, 200*time.Millisecond) == nil {
 		k := l.talks[r.IntN(len(l.talks))]
-		s := newStory(k.id)
+		s := newLogView(k.id)
 		if err := s.Read(over, logs); err == nil {
 			out = append(out, glimpse{k.id, s.After})
 		} else if over.Err() == nil {
-			l.client.Fail("%s: read the log while the run goes on: %v", k.id, err)
+			l.client.Fail("%s: read log during the run: %v", k.id, err)
 		}
 	}
 	return out
@@ -210,7 +210,7 @@ func (l *load) settled(ctx context.Context, logs *storage.Logs, views map[string
 	for _, k := range l.talks {
 		s := views[k.id]
 		if s == nil {
-			s = newStory(k.id)
+			s = newLogView(k.id)
 			views[k.id] = s
 		}
 		keys := k.acknowledged()

@@ -17,7 +17,7 @@ type logView struct {
 	noted map[conversation.SubmissionID]bool
 }
 
-func newStory(id string) *logView {
+func newLogView(id string) *logView {
 	s := &logView{noderun.NewLogView(agentName, id), map[conversation.SubmissionID]bool{}}
 	s.Lines, s.Each = mayPass, s.note
 	return s

@@ -15,7 +15,7 @@ var (
 	nodesFlag    = flag.Int("nodes", 3, "nodes of the cluster")
 	talksFlag    = flag.Int("conversations", 0, "conversations; 0 is 12, 6 with the race detector, or 300 with -long")
 	programFlag  = flag.String("program", "", "run this parley program in place of one that is built for the test")
-	durationFlag = flag.Duration("duration", 0, "how long faults go on in each run; 0 is 25s, or 5m with -long")
+	durationFlag = flag.Duration("duration", 0, "duration of the faults in each run; 0 is 25s, or 5m with -long")
 )
 
 // liveness bounds a wait for a required event. Only failing runs reach it.

@@ -158,7 +158,7 @@ func TestProxyCuts(t *testing.T) {
 	again.receives("again")
 }
 
-func TestProxyHoldsWhatIsSaid(t *testing.T) {
+func TestProxyHoldsRequests(t *testing.T) {
 	p, paths, heard := proxied(t)
 	k := dial(t, "127.0.0.31", p.address())
 	other := dial(t, "127.0.0.32", p.address())
@@ -178,7 +178,7 @@ func TestProxyHoldsWhatIsSaid(t *testing.T) {
 	late.receives("three")
 }
 
-func TestProxyHoldsWhatIsHeard(t *testing.T) {
+func TestProxyHoldsAnswers(t *testing.T) {
 	p, paths, heard := proxied(t)
 	k := dial(t, "127.0.0.31", p.address())
 	paths["127.0.0.31"].down.set(false)

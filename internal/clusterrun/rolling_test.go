@@ -103,9 +103,9 @@ func (b *balancer) do(ctx context.Context, method, path string, body []byte) (*h
 		return nil, fmt.Errorf("%v: %w", n, err)
 	}
 	if want := map[string]int{http.MethodPost: http.StatusAccepted, http.MethodGet: http.StatusOK}[method]; resp.StatusCode != want {
-		said, _ := io.ReadAll(resp.Body)
+		answer, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		return nil, fmt.Errorf("%v: %s %s: status %d, want %d: %.300s", n, method, path, resp.StatusCode, want, said)
+		return nil, fmt.Errorf("%v: %s %s: status %d, want %d: %.300s", n, method, path, resp.StatusCode, want, answer)
 	}
 	return resp, nil
 }

@@ -304,11 +304,11 @@ func (r *run) stop(ctx context.Context) bool {
 		n.Leave()
 	}
 	r.logf("all nodes have ended")
-	flaws, said := noderun.Verify(ctx, r.nodes[0].Program, r.nodes[0].Config, r.nodes[0].Env)
+	flaws, printed := noderun.Verify(ctx, r.nodes[0].Program, r.nodes[0].Config, r.nodes[0].Env)
 	for _, f := range flaws {
 		r.Fail("%s", f)
 	}
-	r.logf("verified: %s", strings.TrimSpace(string(said[max(0, len(said)-300):])))
+	r.logf("verified: %s", strings.TrimSpace(string(printed[max(0, len(printed)-300):])))
 	return true
 }
 
@@ -316,7 +316,7 @@ func (r *run) stop(ctx context.Context) bool {
 func (r *run) audit(ctx context.Context) {
 	logs := storage.NewLogs(r.bucket, nil)
 	for _, k := range r.load.talks {
-		s := newStory(k.id)
+		s := newLogView(k.id)
 		if err := s.Read(ctx, logs); err != nil {
 			r.Fail("%s: read the log: %v", k.id, err)
 			continue

@@ -96,9 +96,9 @@ func (s *untrusted) calls(pair keyPair, method string, frame []byte, open bool) 
 	}
 	req.Header.Set("Content-Type", "application/grpc")
 	req.Header.Set("TE", "trailers")
-	said := make(chan struct{})
+	sent := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(sent)
 		_, _ = end.Write(frame) // The node may not read all of it.
 		if !open {
 			end.Close()
@@ -106,7 +106,7 @@ func (s *untrusted) calls(pair keyPair, method string, frame []byte, open bool) 
 	}()
 	defer func() {
 		body.Close()
-		<-said
+		<-sent
 	}()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -164,7 +164,7 @@ func attacks(t *testing.T, ca *authority, own keyPair) map[string]func(s *untrus
 	}
 }
 
-// Foreign callers try to get in at the port between nodes. The node logs each once, and goes on.
+// Untrusted callers connect to the port between nodes. The node refuses each with one log line.
 func TestUntrustedPeers(t *testing.T) {
 	file := program(t)
 	c := newCluster(t, clusterOptions{nodes: 2, sound: true, program: func(int) string { return file }})
@@ -191,7 +191,7 @@ func TestUntrustedPeers(t *testing.T) {
 				}
 			}
 			m := newSent("after-"+s.ip, "tokens=2")
-			if err := client.send(t.Context(), dice, "stranger", m); err != nil || m.Receipt == nil {
+			if err := client.send(t.Context(), dice, "untrusted", m); err != nil || m.Receipt == nil {
 				t.Errorf("send message afterwards: %v", err)
 			}
 		})

@@ -165,7 +165,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		mine := func(entry storage.JournalEntry) bool { return entry.Conv == newStory(k.id).Key }
+		mine := func(entry storage.JournalEntry) bool { return entry.Conv == newLogView(k.id).Key }
 		if !slices.ContainsFunc(j.Entries, mine) {
 			continue
 		}
@@ -213,7 +213,7 @@ func (v *versions) sideBySide(ctx context.Context) bool {
 func (v *versions) unnoted(ctx context.Context) bool {
 	noted := ""
 	for _, k := range v.load.talks {
-		s := newStory(k.id)
+		s := newLogView(k.id)
 		if err := s.Read(ctx, v.logs); err != nil {
 			v.Fail("%s: read the log: %v", k.id, err)
 			return false
@@ -277,7 +277,7 @@ func (v *versions) skew(ctx context.Context) bool {
 	}
 	m := regexp.MustCompile(`(?m)^Version skew: (\w+) cannot read ` + nextNoted + ` records; if it must be understood, nobody writes it\.$`).FindSubmatch(out)
 	if m == nil || !strings.HasPrefix(v.member, string(m[1])) {
-		v.Fail("parley cluster status does not say that %s cannot read %s:\n%s", v.member, nextNoted, out)
+		v.Fail("parley cluster status lacks that %s cannot read %s:\n%s", v.member, nextNoted, out)
 		return false
 	}
 	return true
@@ -292,7 +292,7 @@ func (v *versions) append(ctx context.Context, k *talk) bool {
 	tries := 0
 	return v.until(ctx, "a batch of another writer", func() (bool, error) {
 		tries++
-		s := newStory(k.id)
+		s := newLogView(k.id)
 		if err := s.Read(ctx, v.logs); err != nil {
 			return false, err
 		}
@@ -324,7 +324,7 @@ func (v *versions) refusals(k *talk) (n int) {
 		return 0
 	}
 	for line := range bytes.Lines(p.Printed()) {
-		if bytes.Contains(line, []byte("level=ERROR")) && bytes.Contains(line, []byte(nextNoted)) && bytes.Contains(line, []byte(newStory(k.id).Key)) {
+		if bytes.Contains(line, []byte("level=ERROR")) && bytes.Contains(line, []byte(nextNoted)) && bytes.Contains(line, []byte(newLogView(k.id).Key)) {
 			n++
 		}
 	}
@@ -363,15 +363,15 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 	if err != nil {
 		v.Fail("%v", err)
 	}
-	var said struct{ Error struct{ Type string } }
-	_ = json.Unmarshal(data, &said) // An answer that is no error has no type.
-	return answer{resp.StatusCode, said.Error.Type, resp.Header.Get("Retry-After") != ""}
+	var failure struct{ Error struct{ Type string } }
+	_ = json.Unmarshal(data, &failure) // An answer that is no error has no type.
+	return answer{resp.StatusCode, failure.Error.Type, resp.Header.Get("Retry-After") != ""}
 }
 
 // objects returns all stored objects of a conversation.
 func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
 	out := map[string]string{}
-	key := newStory(k.id).Key
+	key := newLogView(k.id).Key
 	page, err := v.cluster.bucket.List(ctx, storage.ListQuery{Prefix: string(key[:2]) + "/" + string(key) + "/"})
 	if err != nil || page.More {
 		v.Fail("list the objects of %s: more %t, %v", k.id, page.More, err)
@@ -410,7 +410,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 		v.Fail("%d errors in the log of %v name the type it does not know, after 4 reads more; want 2", got, v.older)
 	}
 	l, err := v.client.snapshot(ctx, v.newer, k.id)
-	s := newStory(k.id)
+	s := newLogView(k.id)
 	if err == nil {
 		err = s.Read(ctx, v.logs)
 	}
@@ -418,7 +418,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 		v.Fail("a read of %s at the newer node shows it up to %s, want %d: %v", k.id, l.Next, s.After.Seq, err)
 	}
 	if diff := cmp.Diff(before, v.objects(ctx, k)); diff != "" {
-		v.Fail("what is stored of %s has changed (-before +after):\n%s", k.id, diff)
+		v.Fail("objects of %s have changed (-before +after):\n%s", k.id, diff)
 	}
 	if v.Any() {
 		return nil

@@ -90,7 +90,7 @@ func TestFrozenErrorsRunNoCodeOfAuthors(t *testing.T) {
 	err := contain.Freeze("x", fmt.Errorf("read: %w", &broken{}))
 	var mine *broken
 	if !errors.Is(err, io.EOF) || !errors.As(err, &mine) || err.Error() != "read: broken" {
-		t.Errorf("got %v that does not match what it wraps", err)
+		t.Errorf("got %v that does not match its wrapped error", err)
 	}
 	for name, wrapped := range map[string]error{"wrapped": fmt.Errorf("x: %w", (*broken)(nil)), "joined": fmt.Errorf("%w, %w", io.EOF, (*broken)(nil))} {
 		var timeout interface{ Timeout() bool }
@@ -190,7 +190,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("an iterator that %s: got %q, want %q", name, got, c.want)
 		}
 	}
-	for v := range of(func(func(int, error) bool) { t.Error("it goes on after its consumer has stopped") }) {
+	for v := range of(func(func(int, error) bool) { t.Error("iterator continues after its consumer has stopped") }) {
 		if v == 2 {
 			break
 		}

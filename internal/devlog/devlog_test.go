@@ -28,7 +28,7 @@ func TestStacksAreReadable(t *testing.T) {
 		t.Errorf("it begins with %q", lines[:2])
 	}
 	if !strings.Contains(lines[2], "devlog_test.crash") || !strings.Contains(lines[3], "devlog_test.go:") {
-		t.Errorf("the stack does not begin where it panicked: %q", lines[2:4])
+		t.Errorf("stack does not begin at the panic: %q", lines[2:4])
 	}
 	if strings.Contains(out.String(), "debug.Stack") || strings.Contains(out.String(), "not shown") {
 		t.Errorf("it shows too much:\n%s", &out)

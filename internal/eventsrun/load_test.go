@@ -201,7 +201,7 @@ func TestCount(t *testing.T) {
 }
 
 // A seed repeats its messages, and covers all kinds.
-func TestTheSeedDecidesWhatIsSent(t *testing.T) {
+func TestSeedRepeatsMessages(t *testing.T) {
 	var all []string
 	for i := range 40 {
 		one, two := newTalk(7, i), newTalk(7, i)

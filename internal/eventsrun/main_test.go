@@ -11,7 +11,7 @@ import (
 
 var (
 	eventsFlag  = flag.Int("events", sample.Of(10_000, 700), "durable events that the run makes, at least")
-	seedFlag    = flag.Uint64("seed", 1, "decides what is sent, and what is killed when")
+	seedFlag    = flag.Uint64("seed", 1, "seed of the messages and kills")
 	programFlag = flag.String("program", "", "run this parley program in place of one that is built for the test")
 )
 

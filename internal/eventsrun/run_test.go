@@ -95,7 +95,7 @@ func (r *run) perform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.lastWords(ctx); err != nil {
+	if err := r.lastConversations(ctx); err != nil {
 		return err
 	}
 	if err := r.catchUp(ctx); err != nil {
@@ -345,8 +345,8 @@ func (r *run) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// lastWords begins new conversations, so that every node emits an event.
-func (r *run) lastWords(ctx context.Context) error {
+// lastConversations begins new conversations, so that every node emits an event.
+func (r *run) lastConversations(ctx context.Context) error {
 	errs := make([]error, lastTalks)
 	var wg sync.WaitGroup
 	for i := range lastTalks {

@@ -143,7 +143,7 @@ func calm() cycle {
 	}
 }
 
-func TestAuditNotices(t *testing.T) {
+func TestAuditDetectsForgeries(t *testing.T) {
 	r := newRun(t, noderun.Place{Dir: t.TempDir()}, []cycle{calm()})
 	e := r.perform()
 	if e == nil {
@@ -170,7 +170,7 @@ func TestAuditNotices(t *testing.T) {
 }
 
 // The test removes an acknowledged batch while no server runs.
-func TestLostLogIsNoticed(t *testing.T) {
+func TestLostLogIsDetected(t *testing.T) {
 	steps := []step{{Words: 30, Pace: 5 * time.Millisecond}}
 	c := cycle{Kill: kill{At: atAck, N: 2, Limit: liveness}, Ops: []op{{Room: 0, Steps: steps}, {Room: 0, Steps: steps}}}
 	r := newRun(t, noderun.Place{Dir: t.TempDir()}, []cycle{c, c})
@@ -205,7 +205,7 @@ func TestLostLogIsNoticed(t *testing.T) {
 }
 
 // A server that ends by itself is distinguished from one that was killed.
-func TestServerFlawsAreNoticed(t *testing.T) {
+func TestServerFlawsAreDetected(t *testing.T) {
 	dir, reaper := t.TempDir(), proc.ReaperOf(t)
 	start := func(name string, p noderun.Place) *server {
 		s, err := startServer(reaper, serverConfig{Place: p, Vendor: "http://127.0.0.1:1", Ledger: filepath.Join(dir, name+".ledger")}, filepath.Join(dir, name))
@@ -238,7 +238,7 @@ func TestServerFlawsAreNoticed(t *testing.T) {
 	}
 }
 
-func TestShownIsNotTakenBack(t *testing.T) {
+func TestShownIsNotRevoked(t *testing.T) {
 	before := newShown()
 	before.texts["m"], before.outputs["c"], before.settled["s"] = "one two", "1", conversation.OutcomeCompleted
 	same := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
@@ -260,7 +260,7 @@ func TestShownIsNotTakenBack(t *testing.T) {
 }
 
 // A reader delivers each chunk once, and reports a second settlement.
-func TestReaderNotices(t *testing.T) {
+func TestReaderDetectsRepeats(t *testing.T) {
 	chunk := func(batch, index, text string) string {
 		return `{"type":"message-delta","conversationId":"c","messageId":"m","kind":"text","delta":"` + text + `","position":{"batch":` + batch + `,"index":` + index + `}}`
 	}

@@ -35,7 +35,7 @@ type submission struct {
 
 	message  conversation.MessageID
 	open     bool // a step is open
-	said     bool // the open step has text or reasoning
+	hasText  bool // the open step has text or reasoning
 	steps    int
 	toolEnds bool           // the last step ended with calls
 	cut      schedule.Event // closed by recovery since the last attempt began
@@ -108,9 +108,9 @@ func (f *facts) response(r conversation.Record) {
 	case *conversation.ResponseStarted:
 		s := f.subs[r.Submission]
 		f.byMsg[r.Message] = s
-		s.message, s.open, s.said, s.toolEnds = r.Message, true, false, false
+		s.message, s.open, s.hasText, s.toolEnds = r.Message, true, false, false
 	case *conversation.Delta:
-		f.byMsg[r.Message].said = true
+		f.byMsg[r.Message].hasText = true
 	case *conversation.ToolCalled:
 		s := f.byMsg[r.Message]
 		s.toolEnds = true
@@ -121,7 +121,7 @@ func (f *facts) response(r conversation.Record) {
 		s.steps++
 		if r.StopReason == conversation.ReasonInterrupted && s.cut == "" {
 			s.cut = "before the first word of a step"
-			if s.said {
+			if s.hasText {
 				s.cut = "in mid-text"
 			}
 		}

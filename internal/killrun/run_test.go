@@ -394,7 +394,7 @@ func (r *run) repeat(base string) bool {
 		r.report.counts["in the log without a receipt, at rest"] += len(unknown)
 		for _, p := range r.posts[n] {
 			if p.Receipt == nil && !r.send(ctx, base, p) {
-				r.Fail("message %s to %s is not answered at rest", p.Key, room(n))
+				r.Fail("message %s to %s is not answered by an idle cluster", p.Key, room(n))
 				return false
 			}
 		}

@@ -237,11 +237,11 @@ func (c *cluster) Moves(w world, yield func(move)) {
 }
 
 // do yields a move that changes a world.
-func (c *cluster) do(w *world, yield func(move), fair bool, what string, who, which uint8, change func(*world)) {
+func (c *cluster) do(w *world, yield func(move), fair bool, what string, subject, which uint8, change func(*world)) {
 	next := *w
 	change(&next)
 	next.forget()
-	yield(move{What: what, Who: who, Which: which, Fair: fair, Next: next})
+	yield(move{What: what, Subject: subject, Object: which, Fair: fair, Next: next})
 }
 
 // named returns the writers that anything refers to.
@@ -649,7 +649,7 @@ func (c *cluster) atOnce(w *world, yield func(move)) bool {
 		idle := here.act.writer != 0 && c.idle(w, n) && w.writing(n) == nothing
 		early := w.writing(n) == suspend && !c.holds(suspendDurable) || (w.writing(n) == defer1 || w.writing(n) == defer2) && !c.holds(deferDurable)
 		if v := here.act.self(); (idle || early) && here.set&^here.leaving&v != 0 {
-			c.do(w, yield, true, "the writer at node %d is about to leave the journal", n, 0, func(w *world) { w.nodes[n].leaving |= v })
+			c.do(w, yield, true, "node %d schedules the removal of its writer from the journal", n, 0, func(w *world) { w.nodes[n].leaving |= v })
 			return true
 		}
 	}

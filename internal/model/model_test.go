@@ -25,7 +25,7 @@ type scene struct {
 	also   rule
 	from   func() world
 	faults faults
-	say    string // of the violation, empty if there is none
+	want   string // of the violation, empty if there is none
 }
 
 func (s scene) explore(t *testing.T, what func(*cluster) app) {
@@ -34,13 +34,13 @@ func (s scene) explore(t *testing.T, what func(*cluster) app) {
 	c.app, c.start.faults = what(c), s.faults
 	r := model.Explore(c, bound)
 	t.Logf("%d worlds, %d moves to: %s", r.Worlds, len(r.Path), r.Violation)
-	if *paths || (s.say == "") != (r.Violation == "") {
+	if *paths || (s.want == "") != (r.Violation == "") {
 		for i, m := range r.Path {
 			t.Logf("%3d  %v", i+1, m)
 		}
 	}
-	if s.say == "" && r.Violation != "" || !strings.Contains(r.Violation, s.say) {
-		t.Errorf("%q, want %q", r.Violation, s.say)
+	if s.want == "" && r.Violation != "" || !strings.Contains(r.Violation, s.want) {
+		t.Errorf("violation %q, want %q", r.Violation, s.want)
 	}
 }
 
@@ -78,16 +78,16 @@ func (f family) few() family {
 	return f
 }
 
-// TestEveryRuleIsMissed checks that each rule has a scene that shows the effect of its absence, except
+// TestEveryRuleIsNeeded checks that each rule has a scene that shows the effect of its absence, except
 // the one that docs/waits.md calls redundant.
-func TestEveryRuleIsMissed(t *testing.T) {
+func TestEveryRuleIsNeeded(t *testing.T) {
 	missed := map[rule]bool{}
 	for _, s := range slices.Concat(waitsFamily().missed, repliesFamily().missed, postsFamily().missed) {
-		missed[s.off], missed[s.also] = missed[s.off] || s.say != "", missed[s.also] || s.say != ""
+		missed[s.off], missed[s.also] = missed[s.off] || s.want != "", missed[s.also] || s.want != ""
 	}
 	for r := none + 1; int(r) < len(names); r++ {
 		if spare := r == recordOnly; missed[r] == spare {
-			t.Errorf("%q is missed: %v", names[r], missed[r])
+			t.Errorf("%q is not needed: %v", names[r], missed[r])
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (c poster) learned(w *world, n uint8, b batch) {
 
 func (c poster) moves(w *world, yield func(move)) {
 	if d := w.log.deferral; d > w.target.late {
-		c.do(w, yield, true, "the time comes of deferral %d", d, 0, func(w *world) { w.target.late = d })
+		c.do(w, yield, true, "deferral %d elapses", d, 0, func(w *world) { w.target.late = d })
 	}
 	for n := range uint8(2) {
 		if w.target.under[n] != 0 {
@@ -175,7 +175,7 @@ func (c poster) deliverMoves(w *world, n uint8, yield func(move)) {
 			a.pending = what
 		}
 	}
-	c.do(w, yield, true, "the target gets what node %d has sent, post %d", n, post, func(w *world) {
+	c.do(w, yield, true, "the target receives the request of node %d, post %d", n, post, func(w *world) {
 		if post > w.target.got+1 {
 			w.wrong = wrongOrder
 		}
@@ -183,7 +183,7 @@ func (c poster) deliverMoves(w *world, n uint8, yield func(move)) {
 		learn(w, postGot)
 	})
 	if w.faults.retries > 0 {
-		c.do(w, yield, false, "what node %d has sent is lost, post %d", n, post, func(w *world) { w.faults.retries--; learn(w, postLost) })
+		c.do(w, yield, false, "the request of node %d is lost, post %d", n, post, func(w *world) { w.faults.retries--; learn(w, postLost) })
 	}
 }
 
@@ -199,7 +199,7 @@ func (c poster) timerMoves(w *world, n uint8, yield func(move)) {
 	}
 	for d := uint8(1); d <= w.target.late; d++ {
 		if w.target.timers&of(d) != 0 && w.target.asked[n]&of(d) == 0 && w.owns(n) {
-			c.do(w, yield, true, "node %d is asked about the timer of deferral %d", n, d, func(w *world) {
+			c.do(w, yield, true, "node %d is probed about the timer of deferral %d", n, d, func(w *world) {
 				c.open(w, n)
 				w.target.asked[n] |= of(d)
 				if c.due(w, w.nodes[n].act.facts.posts) {
@@ -211,7 +211,7 @@ func (c poster) timerMoves(w *world, n uint8, yield func(move)) {
 	if asked := w.target.asked[n]; asked != 0 && w.writing(n) == nothing {
 		switch over := c.idle(w, n); {
 		case over || a.claimed && c.listed(w, n) || !c.holds(timerStays):
-			c.do(w, yield, true, "node %d has timers deleted that are needed no more", n, 0, func(w *world) {
+			c.do(w, yield, true, "node %d deletes obsolete timers", n, 0, func(w *world) {
 				w.target.timers &^= asked
 				w.target.asked[n] = 0
 			})
@@ -228,9 +228,9 @@ func (c poster) unfinished(w *world) string {
 	case w.target.got < 2:
 		return "the target misses a post"
 	case w.log.done < 2:
-		return "posts that have been delivered will be again whenever the log is opened"
+		return "delivered posts are sent again whenever the log is opened"
 	case w.target.timers != 0:
-		return "a timer is asked about for ever"
+		return "probes about a timer never end"
 	}
 	return ""
 }

@@ -7,7 +7,7 @@ package model_test
 // Not modeled: a rerun of the sender's function after a crash, under the same keys.
 
 // replies are the facts of the receiving conversation. It settles.
-type replies struct{ asked, told bool }
+type replies struct{ asked, notified bool }
 
 // sender is the sending conversation, and the messages between the two.
 type sender struct {
@@ -46,13 +46,13 @@ func (c replier) apply(f facts, b batch) facts {
 	case settle:
 		f.settled = true
 	case delivered:
-		f.told = true
+		f.notified = true
 	}
 	return f
 }
 
 func (c replier) hasWork(f facts) bool {
-	return c.begins(f) || f.settled && !f.told && c.holds(noticeHolds)
+	return c.begins(f) || f.settled && !f.notified && c.holds(noticeHolds)
 }
 func (c replier) begins(f facts) bool  { return f.asked && !f.settled }
 func (c replier) opened(*world, uint8) {}
@@ -116,21 +116,21 @@ func (c replier) sendMoves(w *world, yield func(move)) {
 	}
 	for n := range uint8(2) {
 		if (a.state == unsent || a.state == unknown) && w.owns(n) {
-			c.do(w, yield, true, "node %d is asked", n, 0, func(w *world) {
+			c.do(w, yield, true, "node %d is probed", n, 0, func(w *world) {
 				c.open(w, n)
 				w.sender.state, w.sender.at = arrived, n
 			})
 		}
 	}
 	if !a.waiting {
-		c.do(w, yield, true, "the asker waits", 0, 0, func(w *world) {
+		c.do(w, yield, true, "the sender waits", 0, 0, func(w *world) {
 			w.sender.waiting = true
 			if w.sender.kept {
 				w.sender.kept, w.sender.ended = false, notice
 			}
 		})
 	} else if w.faults.extra > 0 {
-		c.do(w, yield, false, "the time of the asker runs out", 0, 0, func(w *world) { w.faults.extra--; w.sender.ended = timeout })
+		c.do(w, yield, false, "the sender's wait times out", 0, 0, func(w *world) { w.faults.extra--; w.sender.ended = timeout })
 	}
 }
 
@@ -206,7 +206,7 @@ func (c replier) admitMoves(w *world, n uint8, yield func(move)) {
 // workMoves are the moves of the receiver: it settles and sends a notice.
 func (c replier) workMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
-	unfinished := a.facts.settled && !a.facts.told
+	unfinished := a.facts.settled && !a.facts.notified
 	switch {
 	case a.run == runs:
 		c.do(w, yield, true, "node %d settles", n, 0, func(w *world) { w.send(n, settle) })
@@ -223,11 +223,11 @@ func (c replier) workMoves(w *world, n uint8, yield func(move)) {
 func (c replier) unfinished(w *world) string {
 	switch {
 	case w.sender.state == accepted && w.sender.ended == 0:
-		return "the asker waits"
-	case w.sender.state == accepted && !w.log.told:
+		return "the sender waits"
+	case w.sender.state == accepted && !w.log.notified:
 		return "a notice will be sent whenever the log is opened"
 	case w.sender.state != accepted && w.sender.ended == 0:
-		return "the asker asks"
+		return "the sender asks"
 	}
 	return ""
 }

@@ -6,7 +6,7 @@ type rule uint8
 const (
 	none rule = iota
 	// of waits
-	besideQueue
+	signalsBypassQueue
 	oneBatch
 	recordOnly
 	givenDurable
@@ -52,52 +52,52 @@ const (
 )
 
 var names = [...]string{
-	besideQueue:     "W1: a signal is not queued",
-	oneBatch:        "W1: the resumption and the attempt are one batch",
-	recordOnly:      "W1: an ended wait alone does not count as runnable",
-	givenDurable:    "W1: the end of a wait is durable before the function sees it",
-	suspendOpen:     "W2: a call whose wait has ended is not suspended",
-	suspendDurable:  "W2: a suspended call has a durable parked record",
-	timerStored:     "W2: a suspended call has a stored timer",
-	fenceSuspended:  "W2: a suspended conversation fences before it answers a sweep",
-	wakeListed:      "W3: a 202 waits for the journal",
-	wakeInFlight:    "W3: and for the one in flight",
-	wakeStays:       "W3: a resumed conversation stays in the journal",
-	replayListed:    "W3: a replay waits while work is pending",
-	keptEarly:       "W4: an early signal is kept",
-	takenAtOnce:     "W4: the wait takes it in its own batch",
-	firstKept:       "W5: the first kept signal stays",
-	firstEnds:       "W5: the first end of a wait stays",
-	endedNotKept:    "W5: none is kept for a wait that has ended",
-	refusalSilent:   "W5: a 409 writes nothing",
-	refusalDurable:  "W5: a 409 waits for its records",
-	keyFirst:        "W5: a known key replays before any refusal",
-	timeoutRecorded: "W6: a timeout is a record",
-	valueStays:      "W7: the end of a wait is readable until the outcome",
-	answerResumes:   "W1: a message answered first settles in one batch with the attempt for an ended wait",
-	noticeHolds:     "R2: a pending notice keeps the conversation in the journal",
-	noticeAnswered:  "R2: until it is answered",
-	noticeRecorded:  "R2: its delivery is a record",
-	noticeSwept:     "R2: a conversation with a pending notice does not answer a sweep as settled",
-	noticeReplayed:  "R2: a replay waits while a notice is pending",
-	noticeResent:    "R3: opening the log sends pending notices",
-	noticeKept:      "R1: an early notice is kept",
-	noticeOver:      "R2: a 409 is an answer",
-	noticeKey:       "R2: the notice has the key of the submission",
-	noticeFirst:     "R2: the first end of a wait stays",
-	postInOrder:     "P1: one post per target is in flight",
-	postThenDone:    "P3: a post is done when it is delivered",
-	postRecorded:    "P3: its delivery is a record",
-	postHolds:       "P2: a due post keeps the conversation in the journal",
-	postTimed:       "P2: or its timer is stored",
-	postSwept:       "P2: a sweep is answered on the same condition",
-	deferDurable:    "P2: its due time is durable",
-	timerStays:      "P2: a timer is deleted when nothing is due, or a landed journal lists the conversation",
+	signalsBypassQueue: "W1: a signal is not queued",
+	oneBatch:           "W1: the resumption and the attempt are one batch",
+	recordOnly:         "W1: an ended wait alone does not count as runnable",
+	givenDurable:       "W1: the end of a wait is durable before the function sees it",
+	suspendOpen:        "W2: a call whose wait has ended is not suspended",
+	suspendDurable:     "W2: a suspended call has a durable parked record",
+	timerStored:        "W2: a suspended call has a stored timer",
+	fenceSuspended:     "W2: a suspended conversation fences before it answers a sweep",
+	wakeListed:         "W3: a 202 waits for the journal",
+	wakeInFlight:       "W3: and for the one in flight",
+	wakeStays:          "W3: a resumed conversation stays in the journal",
+	replayListed:       "W3: a replay waits while work is pending",
+	keptEarly:          "W4: an early signal is kept",
+	takenAtOnce:        "W4: the wait takes it in its own batch",
+	firstKept:          "W5: the first kept signal stays",
+	firstEnds:          "W5: the first end of a wait stays",
+	endedNotKept:       "W5: none is kept for a wait that has ended",
+	refusalSilent:      "W5: a 409 writes nothing",
+	refusalDurable:     "W5: a 409 waits for its records",
+	keyFirst:           "W5: a known key replays before any refusal",
+	timeoutRecorded:    "W6: a timeout is a record",
+	valueStays:         "W7: the end of a wait is readable until the outcome",
+	answerResumes:      "W1: a message answered first settles in one batch with the attempt for an ended wait",
+	noticeHolds:        "R2: a pending notice keeps the conversation in the journal",
+	noticeAnswered:     "R2: until it is answered",
+	noticeRecorded:     "R2: its delivery is a record",
+	noticeSwept:        "R2: a conversation with a pending notice does not answer a sweep as settled",
+	noticeReplayed:     "R2: a replay waits while a notice is pending",
+	noticeResent:       "R3: opening the log sends pending notices",
+	noticeKept:         "R1: an early notice is kept",
+	noticeOver:         "R2: a 409 is an answer",
+	noticeKey:          "R2: the notice has the key of the submission",
+	noticeFirst:        "R2: the first end of a wait stays",
+	postInOrder:        "P1: one post per target is in flight",
+	postThenDone:       "P3: a post is done when it is delivered",
+	postRecorded:       "P3: its delivery is a record",
+	postHolds:          "P2: a due post keeps the conversation in the journal",
+	postTimed:          "P2: or its timer is stored",
+	postSwept:          "P2: a sweep is answered on the same condition",
+	deferDurable:       "P2: its due time is durable",
+	timerStays:         "P2: a timer is deleted when nothing is due, or a landed journal lists the conversation",
 }
 
 func waitsFamily() family {
 	crash := faults{crashes: 1}
-	resumesNone, forgotten := "wakes nobody", "nothing finds what waits"
+	resumesNone, forgotten := "resumes no call", "no journal or timer finds the pending work"
 	return family{newWaits, []scene{
 		{from: atWork},
 		{from: atWork, faults: crash},
@@ -111,7 +111,7 @@ func waitsFamily() family {
 		{from: alone, faults: faults{crashes: 2, retries: 1, messages: 1}},
 		{from: alone, faults: faults{crashes: 1, downs: 1, retries: 1, extra: 1}},
 	}, []scene{
-		{besideQueue, none, allSuspended, faults{}, resumesNone},
+		{signalsBypassQueue, none, allSuspended, faults{}, resumesNone},
 		{oneBatch, none, allSuspended, crash, resumesNone},
 		{oneBatch, recordOnly, allSuspended, faults{crashes: 1, retries: 1, extra: 1}, ""},
 		{answerResumes, none, allSuspended, faults{messages: 1}, resumesNone},
@@ -139,7 +139,7 @@ func waitsFamily() family {
 }
 
 func repliesFamily() family {
-	crash, lost, waits := faults{crashes: 1}, faults{retries: 1}, "the asker waits"
+	crash, lost, waits := faults{crashes: 1}, faults{retries: 1}, "the sender waits"
 	all := faults{crashes: 1, retries: 1, extra: 1}
 	return family{newReplies, []scene{{from: idleWorld}, {from: idleWorld, faults: all}, {from: noticePending, faults: all}}, []scene{
 		{from: idleWorld, faults: faults{crashes: 2, retries: 1, extra: 1}},
@@ -201,7 +201,7 @@ var violations = []string{"",
 	wrongOrder:         "posts were delivered out of order",
 }
 
-var batchNames = [...]string{nothing: "nothing", claim: "a claim", attempt: "attempt_started", wait: "wait_started", waitTakes: "wait_started, wait_ended by what was kept",
+var batchNames = [...]string{nothing: "nothing", claim: "a claim", attempt: "attempt_started", wait: "wait_started", waitTakes: "wait_started, wait_ended by the kept signal",
 	suspend: "parked", endTimeout: "wait_ended by its timeout", end1: "wait_ended by signal 1", end2: "wait_ended by signal 2",
 	keep1: "signal_kept 1", keep2: "signal_kept 2", queue1: "signal 1 in the queue", queue2: "signal 2 in the queue", outcome: "the outcome",
 	message: "the message, and its attempt", answer: "the message is settled",

@@ -126,8 +126,8 @@ func (m suspectModel) crash(w suspectWorld, killed bool) suspectWorld {
 }
 
 func (m suspectModel) Moves(w suspectWorld, yield func(model.Move[suspectWorld])) {
-	move := func(what string, who int, fair bool, next suspectWorld) {
-		yield(model.Move[suspectWorld]{What: what, Who: uint8(who), Fair: fair, Next: next})
+	move := func(what string, subject int, fair bool, next suspectWorld) {
+		yield(model.Move[suspectWorld]{What: what, Subject: uint8(subject), Fair: fair, Next: next})
 	}
 	if w.talks[0].sick {
 		next := w
@@ -228,7 +228,7 @@ func (m suspectModel) Wrong(w suspectWorld) string {
 		}
 	}
 	if w.poisoned > maxPoisoned+m.kills {
-		return "a poison crashes nodes without end"
+		return "a poison crashes nodes forever"
 	}
 	return ""
 }
@@ -249,13 +249,13 @@ func TestSuspects(t *testing.T) {
 		model suspectModel
 		want  string // of the violation, empty if there is none
 	}{
-		"innocents":              {suspectModel{kills: 5}, ""},
-		"poison":                 {suspectModel{sick: true, kills: 3}, ""},
-		"crashes beside others":  {suspectModel{off: countsAlone, kills: 2}, "innocent"},
-		"suspects together":      {suspectModel{off: suspectsAlone, sick: true}, "without end"},
-		"openings are forgotten": {suspectModel{off: cleanDurable, kills: 5}, "innocent"},
-		"pauses count for none":  {suspectModel{off: pauseTakesBack, kills: 5}, "innocent"},
-		"no release":             {suspectModel{off: releases, sick: true}, "neither settled nor quarantined"},
+		"innocents":                   {suspectModel{kills: 5}, ""},
+		"poison":                      {suspectModel{sick: true, kills: 3}, ""},
+		"crashes with other openings": {suspectModel{off: countsAlone, kills: 2}, "innocent"},
+		"suspects together":           {suspectModel{off: suspectsAlone, sick: true}, "without end"},
+		"openings are not recorded":   {suspectModel{off: cleanDurable, kills: 5}, "innocent"},
+		"pauses count for none":       {suspectModel{off: pauseTakesBack, kills: 5}, "innocent"},
+		"no release":                  {suspectModel{off: releases, sick: true}, "neither settled nor quarantined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := model.Explore(tt.model, bound)

@@ -80,10 +80,10 @@ func (w treeWorld) used() (n int) {
 }
 
 func (m treeModel) Moves(w treeWorld, yield func(model.Move[treeWorld])) {
-	move := func(what string, who int, fair bool, change func(*treeWorld)) {
+	move := func(what string, subject int, fair bool, change func(*treeWorld)) {
 		next := w
 		change(&next)
-		yield(model.Move[treeWorld]{What: what, Who: uint8(who), Fair: fair, Next: next})
+		yield(model.Move[treeWorld]{What: what, Subject: uint8(subject), Fair: fair, Next: next})
 	}
 	inFlight := w.closing
 	for _, j := range w.joining {
@@ -195,7 +195,7 @@ func (m treeModel) Wrong(w treeWorld) string {
 	}
 	switch {
 	case !m.aborts && admitted > treeBudget:
-		return "more are admitted than the budget"
+		return "the tree exceeds its budget"
 	case w.late:
 		return "a member joins an aborted tree"
 	}
@@ -204,7 +204,7 @@ func (m treeModel) Wrong(w treeWorld) string {
 
 func (m treeModel) Unfinished(w treeWorld) string {
 	if m.aborts && w.abort != abortIsDone {
-		return "the abort has no end"
+		return "the abort never ends"
 	}
 	for i, p := range w.phase {
 		if p == isSent || p == joins || p == isOnItsWay || p == isAdmitted {

@@ -237,7 +237,7 @@ func (c waiter) answerMoves(w *world, n uint8, yield func(move)) {
 			if writing == nothing {
 				c.do(w, yield, true, "node %d decides on signal %d", n, i+1, func(w *world) { set(w, c.decide(w, n, i)) })
 			} else if other := 1 - i; writing == end1+batch(other) || writing == keep1+batch(other) {
-				c.do(w, yield, true, "node %d is about to refuse signal %d, for one under way", n, i+1, func(w *world) { set(w, refused) })
+				c.do(w, yield, true, "node %d refuses signal %d because of one in flight", n, i+1, func(w *world) { set(w, refused) })
 			}
 		case refused:
 			if writing == nothing || !c.holds(refusalDurable) {
@@ -278,7 +278,7 @@ func (c waiter) decide(w *world, n, i uint8) uint8 {
 		return admitted
 	}
 	switch {
-	case !c.holds(besideQueue):
+	case !c.holds(signalsBypassQueue):
 		w.send(n, queue1+batch(i))
 	case f.ended != 0 && !c.holds(endedNotKept):
 		w.send(n, keep1+batch(i))
@@ -309,17 +309,17 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 	case a.pending != 0 && f.suspended:
 		c.do(w, yield, true, "node %d begins an attempt for the wait that has ended", n, 0, func(w *world) { w.nodes[n].act.pending = 0; w.send(n, attempt) })
 	case a.pending != 0 && a.run == waiting && f.ended == 0:
-		c.do(w, yield, true, "node %d has the wait take what was kept", n, 0, func(w *world) { w.send(n, end1+batch(w.nodes[n].act.pending-1)); w.nodes[n].act.pending = 0 })
+		c.do(w, yield, true, "node %d ends the wait with the kept signal", n, 0, func(w *world) { w.send(n, end1+batch(w.nodes[n].act.pending-1)); w.nodes[n].act.pending = 0 })
 	case a.run == runs && f.ended != 0, a.run == waiting && f.ended != 0 && c.holds(suspendOpen):
-		c.do(w, yield, true, "the function at node %d is given %d", n, f.ended, func(w *world) { c.give(w, n, f.ended) })
+		c.do(w, yield, true, "the function at node %d gets result %d", n, f.ended, func(w *world) { c.give(w, n, f.ended) })
 	case a.run == runs && f.waiting:
 		c.do(w, yield, true, "the function at node %d waits again", n, 0, func(w *world) { w.nodes[n].act.run = waiting })
 	case a.run == runs && f.kept != 0 && c.holds(takenAtOnce):
-		c.do(w, yield, true, "the function at node %d waits, and takes what was kept", n, 0, func(w *world) { w.send(n, waitTakes) })
+		c.do(w, yield, true, "the function at node %d waits, and gets the kept signal", n, 0, func(w *world) { w.send(n, waitTakes) })
 	case a.run == runs:
 		c.do(w, yield, true, "the function at node %d waits", n, 0, func(w *world) { w.send(n, wait) })
 	case a.run == waiting:
-		c.do(w, yield, true, "node %d parks", n, 0, func(w *world) { w.send(n, suspend) })
+		c.do(w, yield, true, "node %d suspends", n, 0, func(w *world) { w.send(n, suspend) })
 	case a.run == answers:
 		c.do(w, yield, true, "node %d has answered the message", n, 0, func(w *world) { w.send(n, answer) })
 	case a.run == given:
@@ -344,7 +344,7 @@ func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
 		c.do(w, yield, true, "node %d stores the timer", n, 0, func(w *world) { w.nodes[n].act.stored, w.clients.timer = true, true })
 	}
 	if w.faults.extra > 0 && a.facts.ended == 0 {
-		c.do(w, yield, false, "the time runs out at node %d", n, 0, func(w *world) {
+		c.do(w, yield, false, "the wait times out at node %d", n, 0, func(w *world) {
 			w.faults.extra--
 			c.list(w, n)
 			if !c.holds(timeoutRecorded) {
@@ -368,16 +368,16 @@ func (c waiter) unfinished(w *world) string {
 		}
 		woken = true
 		if w.clients.given != uint8(i+1) {
-			return "an acknowledged signal wakes nobody"
+			return "an acknowledged signal resumes no call"
 		}
 	}
 	switch {
 	case w.log.settled:
 		return ""
 	case woken:
-		return "what was woken does not go on"
+		return "the resumed call does not continue"
 	case !w.clients.timer:
-		return "nothing finds what waits, no timer either"
+		return "no journal or timer finds the pending work"
 	}
 	return ""
 }

@@ -109,10 +109,10 @@ func (c *Client) send(ctx context.Context, method, url string, body []byte) (*ht
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(resp.Body) // As much as was received.
+	text, _ := io.ReadAll(resp.Body) // As much as was received.
 	switch {
 	case resp.StatusCode != http.StatusServiceUnavailable:
-		return nil, &StatusError{method + " " + url, resp.StatusCode, said}
+		return nil, &StatusError{method + " " + url, resp.StatusCode, text}
 	case resp.Header.Get("Retry-After") == "":
 		return nil, Breach("%s %s: 503 without Retry-After", method, url)
 	}

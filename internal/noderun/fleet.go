@@ -139,9 +139,9 @@ type NodeOptions struct {
 	Stays   bool   // must remain a member
 	// Excused reports whether a process may have ended without a request. Nil excuses none.
 	Excused func(*proc.Process) bool
-	// Beside is called with each process at its start, and returns once the process, or ctx, has
+	// Watch is called with each process at its start, and returns once the process, or ctx, has
 	// ended.
-	Beside func(ctx context.Context, p *proc.Process)
+	Watch func(ctx context.Context, p *proc.Process)
 }
 
 // Node is one member over all its processes: whenever it is wanted and none runs, one is started. An
@@ -200,8 +200,8 @@ func (n *Node) supervise(ctx context.Context) {
 		if !n.wanted.Load() {
 			p.Kill() // A Kill or Leave during the start has not seen the process.
 		}
-		if n.Beside != nil {
-			n.Beside(ctx, p)
+		if n.Watch != nil {
+			n.Watch(ctx, p)
 		}
 		select {
 		case <-p.Ended():

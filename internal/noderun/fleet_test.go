@@ -15,17 +15,17 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// scripted returns a node whose program is a script. It removes the file told and ends in the way
+// scripted returns a node whose program is a script. It removes the file order and ends in the way
 // named in it, or goes on without that file.
-func scripted(t *testing.T, f *noderun.Fleet, o noderun.NodeOptions) (n *noderun.Node, told string) {
+func scripted(t *testing.T, f *noderun.Fleet, o noderun.NodeOptions) (n *noderun.Node, order string) {
 	t.Helper()
 	o.Dir = t.TempDir()
-	o.Program, told = filepath.Join(o.Dir, "program"), filepath.Join(o.Dir, "told")
-	script := "#!/bin/sh\nsleep ${BEGINS:-0}\ntrap 'exit 0' TERM\necho ready\nuntil [ -s " + told + " ]; do sleep 0.01; done\nread how <" + told + "\nrm " + told + "\necho word >&2\nexit $how\n"
+	o.Program, order = filepath.Join(o.Dir, "program"), filepath.Join(o.Dir, "order")
+	script := "#!/bin/sh\nsleep ${BEGINS:-0}\ntrap 'exit 0' TERM\necho ready\nuntil [ -s " + order + " ]; do sleep 0.01; done\nread how <" + order + "\nrm " + order + "\necho word >&2\nexit $how\n"
 	if err := os.WriteFile(o.Program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return f.Add(o), told
+	return f.Add(o), order
 }
 
 // Nodes end in every way; the cases state which are restarted, and which ends are flaws.
@@ -45,12 +45,12 @@ func TestFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)
-			n, told := scripted(t, f, c.options)
+			n, order := scripted(t, f, c.options)
 			if !f.Start(t.Context()) {
 				t.Fatal(f.All())
 			}
 			first := n.Running()
-			if err := os.WriteFile(told, []byte(c.code+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(order, []byte(c.code+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			<-first.Ended()
@@ -89,10 +89,10 @@ func TestFleetEnds(t *testing.T) {
 }
 
 // A node is ended during the start of its process, and before the process handles signals.
-func TestFleetEndsWhatBegins(t *testing.T) {
+func TestFleetEndsStartingNode(t *testing.T) {
 	f, begun := noderun.NewFleet(t, noderun.NewClient(liveness), liveness), make(chan *proc.Process, 1)
 	n, _ := scripted(t, f, noderun.NodeOptions{
-		Env: []string{"BEGINS=0.2"}, Beside: func(_ context.Context, p *proc.Process) { begun <- p },
+		Env: []string{"BEGINS=0.2"}, Watch: func(_ context.Context, p *proc.Process) { begun <- p },
 	})
 	// A process is started once its log is open, and a pipe opens once it has a reader.
 	log, pipe := filepath.Join(n.Dir, "node-1.1.log"), filepath.Join(n.Dir, "pipe")

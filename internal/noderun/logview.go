@@ -44,7 +44,7 @@ type LogView struct {
 	subs map[conversation.SubmissionID]*Admitted
 }
 
-// NewLogView makes an empty story of a conversation.
+// NewLogView makes an empty view of a conversation.
 func NewLogView(agent, id string) *LogView {
 	return &LogView{
 		Key: conversation.Address{Agent: agent, ID: id}.Key(), After: storage.Start(), State: conversation.NewState(),

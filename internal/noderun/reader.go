@@ -121,7 +121,7 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	defer resp.Body.Close()
-	events := sse.NewReader(io.TeeReader(resp.Body, heard{quiet}), &sse.Options{MaxEventBytes: maxEvent})
+	events := sse.NewReader(io.TeeReader(resp.Body, idleTimer{quiet}), &sse.Options{MaxEventBytes: maxEvent})
 	for {
 		e, err := events.Next()
 		if err != nil || e.Unterminated { // An event counts once its blank line was received.
@@ -145,12 +145,12 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 	}
 }
 
-// heard resets the timeout of a stream whenever data arrives.
-type heard struct{ quiet *time.Timer }
+// idleTimer resets the timeout of a stream whenever data arrives.
+type idleTimer struct{ quiet *time.Timer }
 
-func (h heard) Write(said []byte) (int, error) {
+func (h idleTimer) Write(data []byte) (int, error) {
 	h.quiet.Reset(silence)
-	return len(said), nil
+	return len(data), nil
 }
 
 func readURL(url, live string, after conversation.Offset) string {

@@ -39,11 +39,11 @@ func TestDo(t *testing.T) {
 	for status, want := range map[int]struct{ broken, missing bool }{
 		200: {}, 202: {}, 404: {true, true}, 409: {true, false}, 500: {true, false},
 	} {
-		answer, header, err := c.Do(t.Context(), http.MethodPost, serve(t, status, offset(1), "said"), nil)
+		answer, header, err := c.Do(t.Context(), http.MethodPost, serve(t, status, offset(1), "text"), nil)
 		if noderun.Broken(err) != want.broken || noderun.Missing(err) != want.missing || (err != nil) != want.broken {
 			t.Errorf("status %d: %v", status, err)
 		}
-		if err == nil && (string(answer) != "said" || header.Get("Stream-Next-Offset") != offset(1)) {
+		if err == nil && (string(answer) != "text" || header.Get("Stream-Next-Offset") != offset(1)) {
 			t.Errorf("status %d: answer %s, %v", status, answer, header)
 		}
 	}
@@ -58,7 +58,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-func TestHeadersSayTheSame(t *testing.T) {
+func TestHeadersAgree(t *testing.T) {
 	header := http.Header{"Stream-Next-Offset": {offset(5)}}
 	for at, broken := range map[int]bool{5: false, 9: true} {
 		body := fmt.Appendf(nil, `{"v":1,"offset":%q,"submissionId":"sub_1","uid":"inst_1","messages":[]}`, offset(at))
@@ -93,7 +93,7 @@ func TestReader(t *testing.T) {
 		"in order":                        {[]string{data(one, two), control(5), ": heartbeat\n\n", data(three), control(9)}, 3, ""},
 		"some of it again":                {[]string{data(one), data(one, two), data(two, three), control(9)}, 3, ""},
 		"half a frame does not count":     {[]string{data(one), "event: data\ndata:[" + two + "]\n"}, 1, ""},
-		"something was left out":          {[]string{data(one, three), data(two)}, 2, "was missing before"},
+		"a chunk was missing":             {[]string{data(one, three), data(two)}, 2, "was missing before"},
 		"something is different":          {[]string{data(one), data(chunk(5, 0, "x"))}, 1, "repeated with another value"},
 		"twice in a frame":                {[]string{data(one, one)}, 0, "comes after"},
 		"in another order":                {[]string{data(two, one)}, 0, "comes after"},
@@ -102,7 +102,7 @@ func TestReader(t *testing.T) {
 		"a chunk beyond its offset":       {[]string{data(three), control(5)}, 1, "comes after"},
 		"no offset":                       {[]string{"event: control\ndata:{}\n\n"}, 0, "offset"},
 		"no chunks":                       {[]string{"event: data\ndata:{}\n\n"}, 0, "chunks"},
-		"an event nobody knows":           {[]string{"event: bye\ndata:{}\n\n"}, 0, "event"},
+		"an unknown event":                {[]string{"event: bye\ndata:{}\n\n"}, 0, "event"},
 		"a chunk that its caller rejects": {[]string{data(one, chunk(5, 1, "bad"), three)}, 2, "bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestReader(t *testing.T) {
 			if err == nil || noderun.Broken(err) != (c.want != "") || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want a violation with %q", err, c.want)
 			}
-			s := r.Sight("who")
+			s := r.Sight("reader")
 			if len(s.Chunks) != c.seen || s.From != 2 || s.To != r.At() {
 				t.Errorf("got %d chunks from %s to %s, want %d", len(s.Chunks), s.From, s.To, c.seen)
 			}

@@ -12,19 +12,19 @@ import (
 
 // Verify runs a program's check over the whole bucket of a configuration, after all nodes have ended.
 // It returns the flaws, and the program's output.
-func Verify(ctx context.Context, program, config string, env []string) (flaws []string, said []byte) {
+func Verify(ctx context.Context, program, config string, env []string) (flaws []string, out []byte) {
 	cmd := exec.CommandContext(ctx, program, "log", "verify", "--json", "--config", config)
 	cmd.Env = append(os.Environ(), env...)
-	said, err := cmd.Output()
+	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return []string{fmt.Sprintf("parley log verify: %v", err)}, nil
 	}
-	flaws = Verified(said, cmd.ProcessState.ExitCode())
+	flaws = Verified(out, cmd.ProcessState.ExitCode())
 	if exit != nil && len(exit.Stderr) > 0 {
 		flaws = append(flaws, fmt.Sprintf("parley log verify: %s", exit.Stderr))
 	}
-	return flaws, said
+	return flaws, out
 }
 
 // Verified reads the findings of "parley log verify --json" and its exit code. Notes are no flaws: a

@@ -25,12 +25,12 @@ func (n *named) Errorf(format string, args ...any) {
 func TestIsolated(t *testing.T) {
 	if !proc.Isolated(t) {
 		if !proc.IsChild(t) {
-			t.Error("a test that is to run here is in no process of its own")
+			t.Error("isolated test does not run in a separate process")
 		}
 		return
 	}
 	nobody := &named{T: t, name: "TestThatDoesNotExist"}
 	if !proc.Isolated(nobody) || len(nobody.errs) != 1 {
-		t.Errorf("a test that did not run gave %q", nobody.errs)
+		t.Errorf("missing test: got errors %q", nobody.errs)
 	}
 }

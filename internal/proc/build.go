@@ -59,7 +59,7 @@ func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, 
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
-	return file, rests(ctx, root, pkg, tags)
+	return file, readSources(ctx, root, pkg, tags)
 }
 
 // Program is [Build] for a test, which fails without the program.
@@ -76,9 +76,9 @@ func Program(t Test, pkg string, race bool, tags ...string) string {
 // build tags, which may be included when they change.
 const sources = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}{{$d}}{{"\n"}}{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.IgnoredGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 
-// rests reads each source of a program, so that the go command records them as inputs of the test.
+// readSources reads each source of a program, so that the go command records them as inputs of the test.
 // Otherwise it would return a cached result for a changed program.
-func rests(ctx context.Context, root, pkg string, tags []string) error {
+func readSources(ctx context.Context, root, pkg string, tags []string) error {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+strings.Join(tags, ","), "-f="+sources, "./"+pkg)
 	cmd.Dir = root
 	out, err := cmd.Output()

@@ -55,36 +55,36 @@ func TestBuild(t *testing.T) {
 	}
 	plain, says, first := build()
 	if says != "plain" || plain != filepath.Join(dir, "bin", "built", "hello") {
-		t.Errorf("%s says %q", plain, says)
+		t.Errorf("%s printed %q", plain, says)
 	}
 	if file, says, _ := build("other"); says != "other" || file != plain+"-other" {
-		t.Errorf("with a tag, %s says %q", file, says)
+		t.Errorf("with a tag, %s printed %q", file, says)
 	}
 	if _, says, again := build(); says != "plain" || !os.SameFile(first, again) {
-		t.Errorf("built again, it says %q and is another file", says)
+		t.Errorf("built again: printed %q, and the file was replaced", says)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cmd/hello/word.go"), []byte("package main\n\nconst word = \"new\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, says, _ := build(); says != "new" {
-		t.Errorf("of other sources, it says %q", says)
+		t.Errorf("after a change: printed %q", says)
 	}
 }
 
 func TestBuildFails(t *testing.T) {
 	module(t)
 	if file, err := proc.Build(t.Context(), "cmd/bad", false); err == nil {
-		t.Errorf("%s is built of what cannot be", file)
+		t.Errorf("%s was built from invalid sources", file)
 	}
 	t.Chdir("/")
 	if file, err := proc.Build(t.Context(), "cmd/hello", false); err == nil {
-		t.Errorf("%s is built of no module", file)
+		t.Errorf("%s was built without a module", file)
 	}
 }
 
-// TestResultsRestOnSources checks that the sources of programs are inputs of the test for the cache of
+// TestResultsDependOnSources checks that the sources of programs are inputs of the test for the cache of
 // the go command.
-func TestResultsRestOnSources(t *testing.T) {
+func TestResultsDependOnSources(t *testing.T) {
 	seen := filepath.Join(t.TempDir(), "log")
 	out, err := exec.Command(os.Args[0], "-test.run=^TestBuild$", "-test.testlogfile="+seen).CombinedOutput()
 	if err != nil {

@@ -59,7 +59,7 @@ func TestProcessEnds(t *testing.T) {
 		"ended out of order":    {fmt.Sprintf(onTERM, 1), send(syscall.SIGTERM), 1, true},
 		"went away with a code": {"echo; exit 75", send(), 75, true},
 		"went away without one": {"echo; exit 0", send(), 0, true},
-		"told what it waits for": {waits, func(p *proc.Process) {
+		"signalled": {waits, func(p *proc.Process) {
 			p.Signal(syscall.SIGSTOP)
 			p.Quit()
 		}, -1, true},
@@ -79,16 +79,16 @@ func TestProcessEnds(t *testing.T) {
 func TestAwait(t *testing.T) {
 	r := proc.ReaperOf(t)
 	if line, err := start(t, r, "echo at $SAYS; exec sleep 60").Await(t.Context()); line != "at hello" || err != nil {
-		t.Errorf("a process that is ready says %q, %v", line, err)
+		t.Errorf("ready process: Await returned %q, %v", line, err)
 	}
 	p := start(t, r, "printf half; exit 3")
 	if _, err := p.Await(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") || p.Served() {
-		t.Errorf("a process that ended is awaited with %v, served %t", err, p.Served())
+		t.Errorf("Await of an ended process: %v, served %t", err, p.Served())
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, fmt.Errorf("enough"))
 	defer cancel()
 	if _, err := start(t, r, "exec sleep 60").Await(ctx); err == nil || err.Error() != "enough" {
-		t.Errorf("a process that says nothing is awaited with %v", err)
+		t.Errorf("process without output: Await returned %v", err)
 	}
 }
 
@@ -148,18 +148,18 @@ func TestStop(t *testing.T) {
 			select {
 			case <-p.Ended():
 			default:
-				t.Error("it goes on")
+				t.Error("process still runs")
 			}
 		})
 	}
 	killed, gone := start(t, proc.ReaperOf(t), "echo; exec sleep 60"), start(t, proc.ReaperOf(t), "exit 4")
 	killed.Kill()
 	if err := killed.Stop(liveness); err != nil {
-		t.Errorf("a process that was killed is stopped with %v", err)
+		t.Errorf("Stop of a killed process: %v", err)
 	}
 	<-gone.Ended()
 	if err := gone.Stop(liveness); err == nil || !strings.Contains(err.Error(), "exit status 4") {
-		t.Errorf("a process that went away is stopped with %v", err)
+		t.Errorf("Stop of an ended process: %v", err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestFlaws(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Flaws()) == 0 {
-		t.Error("a log that cannot be read has no flaws")
+		t.Error("unreadable log: got no flaws")
 	}
 }
 
@@ -198,14 +198,14 @@ func TestNothingIsLeft(t *testing.T) {
 		<-other.Ready()
 		one.Kill()
 		if err := syscall.Kill(other.PID(), 0); err != nil || one.Flaw() != "" {
-			t.Errorf("the other process is gone: %v; %s", err, one.Flaw())
+			t.Errorf("the other process has ended: %v; %s", err, one.Flaw())
 		}
 		one.Signal(syscall.SIGTERM) // Must not reach another process.
 	})
 	select {
 	case <-other.Ended():
 	default:
-		t.Error("a process has outlived its test")
+		t.Error("process outlives its test")
 	}
 }
 
@@ -239,11 +239,11 @@ func TestReap(t *testing.T) {
 	}
 	for _, cmd := range []*exec.Cmd{left, again} {
 		if err := cmd.Wait(); err == nil {
-			t.Errorf("process %d goes on", cmd.Process.Pid)
+			t.Errorf("process %d still runs", cmd.Process.Pid)
 		}
 	}
 	if err := ended.Process.Kill(); err != nil {
-		t.Errorf("a process that was said to have ended was killed: %v", err)
+		t.Errorf("a process announced as ended was killed: %v", err)
 	}
 	_ = ended.Wait()
 }
@@ -293,7 +293,7 @@ func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) err
 	defer pipe.Close()
 	dir, err := bufio.NewReader(stdout).ReadString('\n')
 	if _, bad := os.Stat(strings.TrimSpace(dir)); err != nil || bad != nil {
-		t.Fatalf("the owner says %q: %v, %v", dir, err, bad)
+		t.Fatalf("the owner printed %q: %v, %v", dir, err, bad)
 	}
 	if err := end(cmd, stdin); err != nil {
 		t.Fatal(err)
@@ -303,13 +303,13 @@ func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) err
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(pipe); err != nil {
-		t.Errorf("a process goes on: %v", err)
+		t.Errorf("a process still runs: %v", err)
 	}
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(strings.TrimSpace(dir)); errors.Is(err, fs.ErrNotExist) {
 			return
 		} else if time.Since(began) > liveness {
-			t.Fatalf("the folder is left: %v", err)
+			t.Fatalf("folder still exists: %v", err)
 		}
 	}
 }
@@ -338,7 +338,7 @@ func TestTempDir(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is left: %v", dir, err)
+			t.Errorf("%s still exists: %v", dir, err)
 		}
 	}
 	if dir, err := r.TempDir("late"); !errors.Is(err, proc.ErrClosed) {

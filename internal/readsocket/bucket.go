@@ -31,7 +31,7 @@ const (
 var ErrNotServed = errors.New("no process serves the data folder to readers")
 
 // errReads is the error of every write.
-var errReads = errors.New("the data folder is read next to the process that serves it, which alone writes to it")
+var errReads = errors.New("the data folder is read-only next to the process that serves it")
 
 // Bucket reads the bucket of a process that serves a data folder.
 type Bucket struct {

@@ -134,14 +134,14 @@ func TestErrorsKeepKindAndCause(t *testing.T) {
 			if kind == nil {
 				want = storage.ErrUnavailable
 			}
-			serve(t, dir, failing{err: &storage.Error{Kind: kind, Err: errors.New("table 7 is damaged")}})
+			serve(t, dir, failing{err: &storage.Error{Kind: kind, Err: errors.New("table 7 is corrupt")}})
 			b := open(t, dir)
 			_, get := b.Get(t.Context(), "k")
 			_, part := b.GetRange(t.Context(), "k", 0, 1)
 			_, _, stream := b.Open(t.Context(), "k")
 			_, list := b.List(t.Context(), storage.ListQuery{})
 			for op, err := range map[string]error{"get": get, "range": part, "open": stream, "list": list} {
-				if !errors.Is(err, want) || !strings.Contains(err.Error(), "table 7 is damaged") {
+				if !errors.Is(err, want) || !strings.Contains(err.Error(), "table 7 is corrupt") {
 					t.Errorf("%s: got %v, want %v with the cause", op, err, want)
 				}
 			}
@@ -166,7 +166,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 	for _, path := range []string{s.socket, filepath.Dir(s.socket), filepath.Join(dir, addressFile)} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("after Close, stat %s: got %v, want that it is gone", path, err)
+			t.Errorf("stat %s after Close: got %v, want not found", path, err)
 		}
 	}
 	if _, err := Open(dir); !errors.Is(err, ErrNotServed) {
@@ -214,7 +214,7 @@ func TestStaleSocket(t *testing.T) {
 	open(t, live)
 	for _, s := range []*Server{killed, orphan} {
 		if _, err := os.Lstat(filepath.Dir(s.socket)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("stat %s after the next start: got %v, want that it is gone", s.socket, err)
+			t.Errorf("stat %s after the next start: got %v, want not found", s.socket, err)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func TestOddPaths(t *testing.T) {
 		}
 		serve(t, long, local.NewMemory()).Close()
 		if _, err := os.Stat(file); err != nil {
-			t.Fatalf("after a start over the address %.40q: %v, want that other files stay", address, err)
+			t.Fatalf("start over the address %.40q: %v, want other files unchanged", address, err)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	waiting.Until(t, "the end of the connections", func() bool { return s.connections.Load() <= 1 })
 	if got, err := b.Get(t.Context(), "k"); err != nil || !bytes.Equal(got, []byte("x")) {
-		t.Errorf("get after the others have left: got %q, %v; want x", got, err)
+		t.Errorf("get after other clients have disconnected: got %q, %v; want x", got, err)
 	}
 }
 
@@ -313,6 +313,6 @@ func TestStreamsOfOneClient(t *testing.T) {
 		t.Errorf("get of a deleted object: got %v, want %v", err, storage.ErrNotFound)
 	}
 	if n, err := io.Copy(io.Discard, r); err != nil || n != size {
-		t.Errorf("stream of an object that was deleted meanwhile: got %d bytes, %v; want %d", n, err, size)
+		t.Errorf("stream of a deleted object: got %d bytes, %v; want %d", n, err, size)
 	}
 }

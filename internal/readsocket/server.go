@@ -214,7 +214,7 @@ func skip(body io.Reader, size int64, q url.Values) (int64, error) {
 	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
 	length, err2 := strconv.ParseInt(q.Get("length"), 10, 64)
 	if err = errors.Join(err, err2); err != nil || from < 0 || length <= 0 || from > size-length {
-		return 0, &storage.Error{Kind: storage.ErrRefused, Err: fmt.Errorf("the object of %d bytes has no %.20q bytes from %.20q on", size, q.Get("length"), q.Get("from"))}
+		return 0, &storage.Error{Kind: storage.ErrRefused, Err: fmt.Errorf("object of %d bytes has no range of %.20q bytes at %.20q", size, q.Get("length"), q.Get("from"))}
 	}
 	if s, ok := body.(io.Seeker); ok {
 		_, err = s.Seek(from, io.SeekStart)
@@ -242,7 +242,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil {
-		fail(w, &storage.Error{Kind: storage.ErrRefused, Err: fmt.Errorf("limit %.20q is no number", q.Get("limit"))})
+		fail(w, &storage.Error{Kind: storage.ErrRefused, Err: fmt.Errorf("invalid limit %.20q: not a number", q.Get("limit"))})
 		return
 	}
 	page, err := s.bucket.List(r.Context(), storage.ListQuery{Prefix: q.Get("prefix"), After: q.Get("after"), Limit: limit, Delimiter: q.Get("delimiter")})

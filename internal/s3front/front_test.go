@@ -122,11 +122,11 @@ func TestErrorsComeThrough(t *testing.T) {
 		}
 		err = b.Create(t.Context(), "k", storage.Bytes([]byte("x")))
 		if !errors.Is(err, want.Kind) || want.Err != nil && !strings.Contains(err.Error(), "because") {
-			t.Errorf("%v comes through as %v", want, err)
+			t.Errorf("%v is returned as %v", want, err)
 		}
 		var got *storage.Error
 		if errors.As(err, &got); want.Status != 0 && (got.Status != want.Status || got.Code != want.Code) {
-			t.Errorf("%v comes through as %v", want, err)
+			t.Errorf("%v is returned as %v", want, err)
 		}
 		w := httptest.NewRecorder()
 		front.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "DELETE", "/"+s3front.Bucket+"/k", nil))
@@ -160,7 +160,7 @@ func TestRoundTripLeaves(t *testing.T) {
 		close(body.free)
 		<-body.closed
 		if _, err := store.Get(t.Context(), "k"); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("get after a put that was given up: %v", err)
+			t.Errorf("get after a cancelled put: %v", err)
 		}
 	})
 }

@@ -20,8 +20,8 @@ import (
 // someAnswers is the share of answers that are replaced.
 const someAnswers = .3
 
-// Answers is a proxy before an S3 server that replaces answers: by errors and pages with a status of success, halves,
-// other bytes, and answers that lack a header. It is safe for concurrent use.
+// Answers is a proxy before an S3 server that replaces answers by faulty ones: errors and pages with a status of
+// success, truncated and corrupt bodies, and answers that lack a header. It is safe for concurrent use.
 type Answers struct {
 	Endpoint string
 	next     http.Handler
@@ -29,7 +29,7 @@ type Answers struct {
 	mu        sync.Mutex
 	random    *rand.Rand
 	replacing bool
-	all       time.Time // Until when every answer is replaced.
+	all       time.Time // until then every answer is replaced
 	counts    map[string]int
 }
 
@@ -38,7 +38,7 @@ func NewAnswers(t testing.TB, endpoint string, seed uint64) *Answers {
 	t.Helper()
 	a := &Answers{random: rand.New(rand.NewPCG(seed, 0x616e73)), counts: map[string]int{}}
 	a.next = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", endpoint, r.In.Host // The host is signed.
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", endpoint, r.In.Host // The signature covers the host.
 	}, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
 	s := httptest.NewServer(a)
 	t.Cleanup(s.Close)
@@ -46,7 +46,7 @@ func NewAnswers(t testing.TB, endpoint string, seed uint64) *Answers {
 	return a
 }
 
-// Replace has 30 % of the answers replaced from now on, and all of them for a time. A nil proxy replaces none.
+// Replace starts to replace 30 % of the answers, and every answer for the duration all. On nil it does nothing.
 func (a *Answers) Replace(all time.Duration) {
 	if a == nil {
 		return
@@ -56,7 +56,7 @@ func (a *Answers) Replace(all time.Duration) {
 	a.replacing, a.all = true, time.Now().Add(all)
 }
 
-// Pass ends that: every answer passes.
+// Pass stops the replacement of answers. On nil it does nothing.
 func (a *Answers) Pass() {
 	if a == nil {
 		return
@@ -66,14 +66,14 @@ func (a *Answers) Pass() {
 	a.replacing = false
 }
 
-// Replaced returns how many answers were replaced, by kind.
+// Replaced returns the number of replaced answers by kind.
 func (a *Answers) Replaced() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.counts)
 }
 
-// draw returns the name of what replaces the answer to a request, "" for nothing, and a number.
+// draw returns the name of a replacement for the answer to op, "" for none, and a random number.
 func (a *Answers) draw(op string) (string, int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +104,7 @@ func (a *Answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "":
 		a.next.ServeHTTP(w, r)
 	case r2.answer != nil:
-		_, _ = io.Copy(io.Discard, r.Body) // The store never gets it.
+		_, _ = io.Copy(io.Discard, r.Body) // The store does not receive it.
 		r2.answer(w)
 	default:
 		got := httptest.NewRecorder()
@@ -113,14 +113,14 @@ func (a *Answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		maps.Copy(w.Header(), got.Header())
 		w.WriteHeader(status)
 		if got.Header().Get("Content-Length") == "" && status != http.StatusNoContent {
-			w.(http.Flusher).Flush() // It is sent in chunks.
+			w.(http.Flusher).Flush() // Use chunked encoding.
 		}
 		_, _ = w.Write(body)
 	}
 }
 
-// replacement is one kind of bad answer: in place of the store's, without asking it, or made
-// of the store's.
+// replacement is one kind of faulty answer. answer replaces the request to the store; change
+// modifies the store's answer.
 type replacement struct {
 	ops    string
 	answer func(w http.ResponseWriter)
@@ -129,7 +129,7 @@ type replacement struct {
 
 const loginPage = "<!DOCTYPE html><html><body>Please log in</body></html>"
 
-// replacements are the kinds by name.
+// replacements returns the kinds by name.
 func replacements() map[string]replacement {
 	const all = "GET PUT DELETE LIST"
 	text := func(status int, kind, body string, headers ...string) func(http.ResponseWriter) {
@@ -184,8 +184,7 @@ func sized(h http.Header, body []byte) []byte {
 	return body
 }
 
-// flip changes a bit of an object. Of a range the header proves nothing, and the same bit is
-// never changed twice.
+// flip changes a bit of the body at a random position.
 func flip(status int, _ http.Header, body []byte, n int) (int, []byte) {
 	body = slices.Clone(body)
 	if status/100 == 2 && len(body) > 0 {
@@ -197,7 +196,7 @@ func flip(status int, _ http.Header, body []byte, n int) (int, []byte) {
 func compress(status int, h http.Header, body []byte, _ int) (int, []byte) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, _ = w.Write(body) // Into memory.
+	_, _ = w.Write(body)
 	_ = w.Close()
 	h.Set("Content-Encoding", "gzip")
 	return status, sized(h, b.Bytes())

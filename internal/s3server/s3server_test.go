@@ -57,7 +57,7 @@ func testServersAndBucketsAreApart(t *testing.T, start func(testing.TB) *s3serve
 		t.Errorf("another bucket: %v, want not found", err)
 	}
 	if _, err := open(t, second, name, second.SecretKey).Get(t.Context(), "a/b"); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("a bucket that is not there: %v, want refused", err)
+		t.Errorf("missing bucket: %v, want refused", err)
 	}
 	if _, err := open(t, first, name, second.SecretKey).Get(t.Context(), "a/b"); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("with the keys of another server: %v, want refused", err)
@@ -80,12 +80,12 @@ func TestPause(t *testing.T) {
 			break
 		}
 		if err != nil || time.Since(began) > time.Minute {
-			t.Fatalf("it does not stand still: %v", err)
+			t.Fatalf("process is not paused: %v", err)
 		}
 	}
 	resume()
 	if _, err := b.Get(t.Context(), "k"); err != nil {
-		t.Errorf("it goes on, and answers %v", err)
+		t.Errorf("server is not paused: got %v", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func testServerEndsWithItsTest(t *testing.T, start func(testing.TB) *s3server.Se
 	t.Run("inner", func(t *testing.T) { endpoint = start(t).Endpoint })
 	if conn, err := net.Dial("tcp", endpoint); err == nil {
 		conn.Close()
-		t.Errorf("somebody listens on %s after the test", endpoint)
+		t.Errorf("listener on %s after the test", endpoint)
 	}
 }
 
@@ -153,8 +153,8 @@ func TestNoProgramNamesTheRemedy(t *testing.T) {
 	}
 }
 
-// TestPinIsOne keeps the versions of the Makefile and of this package the same.
-func TestPinIsOne(t *testing.T) {
+// TestPinsAgree keeps the versions of the Makefile and of this package the same.
+func TestPinsAgree(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)

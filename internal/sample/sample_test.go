@@ -11,22 +11,22 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	if _, err := os.Stat("testdata/says/main.go"); err != nil { // Makes the file an input of the test cache.
+	if _, err := os.Stat("testdata/mode/main.go"); err != nil { // Makes the file an input of the test cache.
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"-race": "sample", "-race=false": "whole"} {
 		file := filepath.Join(dir, want)
-		if out, err := exec.CommandContext(t.Context(), "go", "build", flag, "-o", file, "./testdata/says").CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "go", "build", flag, "-o", file, "./testdata/mode").CombinedOutput(); err != nil {
 			t.Fatalf("build: %v\n%s", err, out)
 		}
 		out, err := exec.CommandContext(t.Context(), file).Output()
 		if got := strings.TrimSpace(string(out)); err != nil || got != want {
-			t.Errorf("built with %s it says %q, %v; want %q", flag, got, err, want)
+			t.Errorf("built with %s: got %q, %v; want %q", flag, got, err, want)
 		}
 	}
 	if got, want := sample.Of(1, 2) == 2, sample.Raced() || testing.Short(); got != want {
-		t.Errorf("a sample is taken: %v; the detector is there, or the run is short: %v", got, want)
+		t.Errorf("sample used: got %v, want %v", got, want)
 	}
 }
 
@@ -34,7 +34,7 @@ func TestOf(t *testing.T) {
 func TestShort(t *testing.T) {
 	if testing.Short() {
 		if got := sample.Of("whole", "sample"); got != "sample" {
-			t.Errorf("a short run has the %s", got)
+			t.Errorf("short run: got the %s", got)
 		}
 		return
 	}

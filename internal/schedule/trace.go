@@ -54,7 +54,7 @@ type Trace struct {
 
 type event struct {
 	at     time.Duration
-	who    string
+	source string
 	format string
 	args   []any
 }
@@ -65,15 +65,15 @@ func NewTrace() *Trace { return &Trace{began: time.Now(), shown: Shown{}} }
 func (t *Trace) Now() time.Duration { return time.Since(t.began) }
 
 // Add records an event. The arguments are formatted later, so they must not change.
-func (t *Trace) Add(who, format string, args ...any) {
+func (t *Trace) Add(source, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.events = append(t.events, event{t.Now(), who, format, args})
+	t.events = append(t.events, event{t.Now(), source, format, args})
 }
 
 // Violate records a violated guarantee.
-func (t *Trace) Violate(who, format string, args ...any) {
-	t.Add(who, "VIOLATION: "+format, args...)
+func (t *Trace) Violate(source, format string, args ...any) {
+	t.Add(source, "VIOLATION: "+format, args...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.broken == "" {
@@ -82,9 +82,9 @@ func (t *Trace) Violate(who, format string, args ...any) {
 }
 
 // ViolateIf calls Violate if broken is true.
-func (t *Trace) ViolateIf(broken bool, who, format string, args ...any) {
+func (t *Trace) ViolateIf(broken bool, source, format string, args ...any) {
 	if broken {
-		t.Violate(who, format, args...)
+		t.Violate(source, format, args...)
 	}
 }
 
@@ -112,7 +112,7 @@ func (t *Trace) lines() []string {
 	defer t.mu.Unlock()
 	out := make([]string, 0, len(t.events))
 	for _, e := range t.events {
-		out = append(out, fmt.Sprintf("%14.9fs %-6s %s", e.at.Seconds(), e.who, fmt.Sprintf(e.format, e.args...)))
+		out = append(out, fmt.Sprintf("%14.9fs %-6s %s", e.at.Seconds(), e.source, fmt.Sprintf(e.format, e.args...)))
 	}
 	slices.Sort(out)
 	return out

@@ -59,7 +59,7 @@ func (l *library) open(dir string) (*session, error) {
 	program, path := []byte("clickhouse\x00"), []byte("--path="+dir+"\x00")
 	handle := l.Connect(2, []*byte{&program[0], &path[0]})
 	if handle == nil {
-		return nil, fmt.Errorf("open engine on %s: it refuses", dir)
+		return nil, fmt.Errorf("open engine on %s: refused", dir)
 	}
 	return &session{lib: l, handle: handle}, nil
 }

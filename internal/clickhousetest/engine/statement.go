@@ -49,10 +49,10 @@ var (
 		`(?:\s*SETTINGS\s.*?)?)\s+FORMAT\s+(\w+)\s*;?\s*$`)
 )
 
-// insertStatement is an INSERT whose data comes apart from it.
+// insertStatement is an INSERT with separate data.
 type insertStatement struct {
-	text   string // Without the format.
-	target string // A statement whose result has its columns.
+	text   string // without the format
+	target string // a statement whose result has its columns
 	format string
 }
 
@@ -69,7 +69,7 @@ func parseInsert(statement string) (i insertStatement, ok bool) {
 	return insertStatement{m[1], "SELECT " + columns + " FROM " + m[2] + " LIMIT 0", m[4]}, true
 }
 
-// quote writes a string literal.
+// quote returns a string literal.
 func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }

@@ -41,12 +41,12 @@ func arguments(tests map[string]set, first []string) ([]string, error) {
 		maps.Copy(all, names)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no test asks for a sample")
+		return nil, errors.New("no test uses a sample")
 	}
 	packages := slices.Sorted(maps.Keys(tests))
 	for _, name := range first {
 		if tests[name] == nil {
-			return nil, fmt.Errorf("no test of %s asks for a sample", name)
+			return nil, fmt.Errorf("no test of %s uses a sample", name)
 		}
 		packages = slices.DeleteFunc(packages, func(p string) bool { return p == name })
 	}

@@ -58,6 +58,6 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := find("."); err == nil || !strings.Contains(err.Error(), "c_test.go") {
-		t.Errorf("a file that is no Go: %v", err)
+		t.Errorf("invalid Go file: %v", err)
 	}
 }

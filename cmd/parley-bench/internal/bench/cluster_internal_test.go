@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-func TestFateOf(t *testing.T) {
+func TestResultOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
 		err    error
@@ -91,13 +91,13 @@ func TestLoadRetries(t *testing.T) {
 		failed   int
 		asked    []int64
 	}{
-		"taken":                {[]int{202, 503}, answered, 0, []int64{1, 0}},
-		"unavailable once":     {[]int{503, 202, 500}, unavailable, 0, []int64{1, 1, 0}},
-		"unavailable twice":    {[]int{503, 503, 202}, unavailable, 1, []int64{1, 1, 0}},
-		"nobody there":         {[]int{0, 202}, refused, 0, []int64{0, 1}},
-		"an error":             {[]int{500, 202}, failed, 1, []int64{1, 0}},
-		"an error, second":     {[]int{503, 500}, unavailable, 1, []int64{1, 1}},
-		"nobody else is ready": {[]int{503}, unavailable, 1, []int64{1}},
+		"taken":                  {[]int{202, 503}, answered, 0, []int64{1, 0}},
+		"unavailable once":       {[]int{503, 202, 500}, unavailable, 0, []int64{1, 1, 0}},
+		"unavailable twice":      {[]int{503, 503, 202}, unavailable, 1, []int64{1, 1, 0}},
+		"no listener":            {[]int{0, 202}, refused, 0, []int64{0, 1}},
+		"an error":               {[]int{500, 202}, failed, 1, []int64{1, 0}},
+		"an error, second":       {[]int{503, 500}, unavailable, 1, []int64{1, 1}},
+		"no other node is ready": {[]int{503}, unavailable, 1, []int64{1}},
 	} {
 		c, asked := fakeNodes(t, tt.statuses...)
 		l := &load{c: c, ids: []string{"c"}, rate: 1, acknowledged: map[string][]string{}, began: time.Now()}
@@ -210,7 +210,7 @@ func TestAudit(t *testing.T) {
 	want := "submission tried was settled 1 times after 3 attempts, submission twice was settled 2 times after 1 attempts, " +
 		"submission owed was settled 0 times after 1 attempts, submission unknown was settled 0 times after 0 attempts"
 	if odd != want {
-		t.Errorf("odd are %q, want %q", odd, want)
+		t.Errorf("findings %q, want %q", odd, want)
 	}
 }
 

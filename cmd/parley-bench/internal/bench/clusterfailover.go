@@ -26,8 +26,8 @@ const (
 // its conversations.
 var (
 	streamedTurns = amount[int]{60, 30}
-	besideRate    = amount[int]{20, 10}
-	besidePool    = amount[int]{60, 50}
+	failoverRate  = amount[int]{20, 10}
+	failoverPool  = amount[int]{60, 50}
 )
 
 // follower is a live reader of one turn that reconnects to another node when its stream ends. One
@@ -86,7 +86,7 @@ type failures struct {
 
 func failover(ctx context.Context, c *cluster) error {
 	c.killing = true
-	l, err := c.newLoad(ctx, besideRate.of(&c.o), besidePool.of(&c.o))
+	l, err := c.newLoad(ctx, failoverRate.of(&c.o), failoverPool.of(&c.o))
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func readersOfTwo(ctx context.Context, c *cluster) error {
 	var samples []time.Duration
 	batches := 0
 	for range heardReplies.of(&c.o) {
-		sides, next, err := c.hear(ctx, id, head)
+		sides, next, err := c.streamBoth(ctx, id, head)
 		if err != nil {
 			return err
 		}
@@ -64,9 +64,9 @@ func readersOfTwo(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// hear posts a reply with a batch about every 250 ms, with readers at both nodes. It returns the
+// streamBoth posts a reply with a batch about every 250 ms, with readers at both nodes. It returns the
 // arrivals at each of them and the offset after the reply.
-func (c *cluster) hear(ctx context.Context, id, head string) (sides [2][][]arrival, next string, err error) {
+func (c *cluster) streamBoth(ctx context.Context, id, head string) (sides [2][][]arrival, next string, err error) {
 	sides = [2][][]arrival{make([][]arrival, c.n), make([][]arrival, c.n)}
 	g, reading := errgroup.WithContext(ctx)
 	for i := range 2 * c.n {
@@ -171,7 +171,7 @@ func heads(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := owner.said(ctx, active, r); err != nil {
+	if err := owner.firstText(ctx, active, r); err != nil {
 		return err
 	}
 	places := []string{ownerPlace: "at the owner", otherPlace: "at another node", strictPlace: "at another node, strict"}

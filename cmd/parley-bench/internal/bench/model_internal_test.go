@@ -74,11 +74,11 @@ func TestModelStamps(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(err, resp.Status, string(b))
 	}
-	var said []time.Time
-	stamps(b, func(at time.Time) { said = append(said, at) })
+	var times []time.Time
+	stamps(b, func(at time.Time) { times = append(times, at) })
 	end := time.Now()
-	if len(said) != 2 || said[0].Before(start.Round(0)) || said[1].Before(said[0]) || said[1].After(end) || bytes.Contains(b, []byte(nowWord)) {
-		t.Errorf("stamp %v, want between %v and %v: %s", said, start, end, b)
+	if len(times) != 2 || times[0].Before(start.Round(0)) || times[1].Before(times[0]) || times[1].After(end) || bytes.Contains(b, []byte(nowWord)) {
+		t.Errorf("stamp %v, want between %v and %v: %s", times, start, end, b)
 	}
 	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newClient()}
 	if s, err := r.spent(t.Context(), 1); err != nil || s.Calls != 1 || s.Nanos <= 0 {
@@ -112,13 +112,13 @@ func TestBroadcast(t *testing.T) {
 	if err := j.broadcast(ctx, at, o); err != nil || j.Samples != 9 || j.Latency.P50 < 0 {
 		t.Errorf("%+v, %v", j.Scenario, err)
 	}
-	var said sync.WaitGroup
+	var readers sync.WaitGroup
 	for range o.Readers {
 		s, err := at.open(ctx, "/bench/broadcast")
 		if err != nil {
 			t.Fatal(err)
 		}
-		said.Go(func() {
+		readers.Go(func() {
 			if b, err := io.ReadAll(s.body); err != nil || len(b) != want || bytes.Count(b, []byte("[\"#\"]")) != 3 {
 				t.Errorf("%d bytes, %v, want %d: %s", len(b), err, want, b)
 			}
@@ -131,5 +131,5 @@ func TestBroadcast(t *testing.T) {
 	if _, err := fetch(ctx, at.client, http.MethodPost, server.URL+"/bench/broadcast", body, http.StatusNoContent); err != nil {
 		t.Error(err)
 	}
-	said.Wait()
+	readers.Wait()
 }

@@ -93,7 +93,7 @@ func TestPoolReadsAnswers(t *testing.T) {
 }
 
 // A connection is not reused after a long idle time, nor after a cancelled answer.
-func TestPoolForgets(t *testing.T) {
+func TestPoolDropsConnections(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	p, opened := poolOf(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hang" {
@@ -127,7 +127,7 @@ func TestPoolForgets(t *testing.T) {
 }
 
 // An incomplete answer is an error.
-func TestPoolMistrusts(t *testing.T) {
+func TestPoolRejectsIncompleteAnswers(t *testing.T) {
 	p, _ := poolOf(t, func(w http.ResponseWriter, r *http.Request) {
 		size := 10
 		if r.URL.Path == "/huge" {
@@ -150,7 +150,7 @@ func TestPoolMistrusts(t *testing.T) {
 }
 
 // The pool verifies the server's certificate.
-func TestPoolSpeaksTLS(t *testing.T) {
+func TestPoolVerifiesTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // The server logs the failed handshake.
 	server.StartTLS()

@@ -46,20 +46,20 @@ func firstDelta(ctx context.Context, j *job) error {
 	})
 }
 
-type heard struct {
+type reception struct {
 	lags   []time.Duration
 	frames []frame
 }
 
 // reply posts a stamped reply with readers at its conversation and returns the frames of each of them.
 // A recorded reply keeps the frames, and its costs are not counted.
-func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) ([]heard, error) {
+func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) ([]reception, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	streams, err := j.at.streams(ctx, id, readers)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]heard, readers)
+	all := make([]reception, readers)
 	run := func() error {
 		for i, s := range streams {
 			defer s.close()
@@ -85,12 +85,12 @@ func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) 
 }
 
 // listen reads until the reply is settled, and collects its stamps.
-func (h *heard) listen(s *stream, recorded bool) error {
+func (h *reception) listen(s *stream, recorded bool) error {
 	h.lags = make([]time.Duration, 0, replyTokens)
 	start := time.Now()
 	return s.until(func(chunks []byte) bool {
 		now := time.Now()
-		stamps(chunks, func(said time.Time) { h.lags = append(h.lags, now.Sub(said)) })
+		stamps(chunks, func(sent time.Time) { h.lags = append(h.lags, now.Sub(sent)) })
 		if recorded {
 			text := slices.Concat([]byte("event: data\ndata: "), erased(chunks), []byte("\n\n"))
 			h.frames = append(h.frames, frame{After: now.Sub(start), Data: text})
@@ -99,8 +99,8 @@ func (h *heard) listen(s *stream, recorded bool) error {
 	})
 }
 
-// heardBy measures readers of replies, one reply after the other, each in a new conversation.
-func (j *job) heardBy(ctx context.Context, readers, replies int) error {
+// measureReaders measures readers of replies, one reply after the other, each in a new conversation.
+func (j *job) measureReaders(ctx context.Context, readers, replies int) error {
 	var samples []time.Duration
 	for i := range replies {
 		all, err := j.reply(ctx, j.id(i), readers, false)
@@ -115,10 +115,10 @@ func (j *job) heardBy(ctx context.Context, readers, replies int) error {
 	return nil
 }
 
-func tokenLag(ctx context.Context, j *job) error { return j.heardBy(ctx, 1, j.n) }
+func tokenLag(ctx context.Context, j *job) error { return j.measureReaders(ctx, 1, j.n) }
 
 func manyReaders(ctx context.Context, j *job) error {
-	err := j.heardBy(ctx, j.n, 1)
+	err := j.measureReaders(ctx, j.n, 1)
 	j.figure("readers", float64(j.n), "")
 	return err
 }
@@ -164,7 +164,7 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 					return fmt.Errorf("broadcast reader got %d of %d frames: %w", len(own), len(o.Frames), err)
 				}
 				now := time.Now()
-				stamps([]byte(e.ID), func(said time.Time) { own = append(own, now.Sub(said)) })
+				stamps([]byte(e.ID), func(sent time.Time) { own = append(own, now.Sub(sent)) })
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func killed(ctx context.Context, j *job) error {
 			}
 		}
 		for id, r := range all {
-			if err := j.at.said(ctx, id, r); err != nil {
+			if err := j.at.firstText(ctx, id, r); err != nil {
 				return 0, err
 			}
 		}
@@ -169,7 +169,7 @@ const storedScript = "pace=2ms tokens=1000"
 
 func stored(ctx context.Context, j *job) error {
 	const folder = "stored"
-	said := 0
+	textBytes := 0
 	err := j.apart(ctx, folder, false, func(c *child) error {
 		id := numbered(folder)
 		took, err := loop(ctx, j.limits.loop, j.n, j.n, c.turns(id, storedScript))
@@ -184,7 +184,7 @@ func stored(ctx context.Context, j *job) error {
 			}
 			for _, m := range s.Messages {
 				if m.Role == conversation.RoleAssistant {
-					said += len(m.Text())
+					textBytes += len(m.Text())
 				}
 			}
 		}
@@ -197,9 +197,9 @@ func stored(ctx context.Context, j *job) error {
 	if err != nil {
 		return fmt.Errorf("measure folder size: %w", err)
 	}
-	j.figure("replies", float64(said)/1e3, "kB")
+	j.figure("replies", float64(textBytes)/1e3, "kB")
 	j.figure("folder", float64(size)/1e3, "kB")
-	j.figure("stored per byte", float64(size)/float64(max(said, 1)), "")
+	j.figure("stored per byte", float64(size)/float64(max(textBytes, 1)), "")
 	return nil
 }
 

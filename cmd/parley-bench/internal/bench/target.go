@@ -189,8 +189,8 @@ func (t *target) settle(ctx context.Context, id string, r receipt) (string, erro
 	return t.poll(ctx, id, r.Offset, func(chunks []byte) (bool, error) { return settled(chunks, r.SubmissionID) })
 }
 
-// said waits for the first text of the agent.
-func (t *target) said(ctx context.Context, id string, r receipt) error {
+// firstText waits for the first text of the agent.
+func (t *target) firstText(ctx context.Context, id string, r receipt) error {
 	_, err := t.poll(ctx, id, r.Offset, func(chunks []byte) (bool, error) { return bytes.Contains(chunks, []byte(spoken)), nil })
 	return err
 }

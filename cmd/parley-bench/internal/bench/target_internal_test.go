@@ -19,7 +19,7 @@ func TestSettled(t *testing.T) {
 		{"failed", `[{"type":"submission-settled","submissionId":"s","outcome":"failed"}]`, true, true},
 		{"in a reset", `[{"type":"conversation-reset","snapshot":{"settlements":[{"submissionId":"t"},{"submissionId":"s","outcome":"completed"}]}}]`, true, false},
 		{"not in a reset", `[{"type":"conversation-reset","snapshot":{"settlements":[]}}]`, false, false},
-		{"said by somebody", `[{"type":"message-delta","submissionId":"s","delta":"submission-settled"}]`, false, false},
+		{"a text that looks like a settlement", `[{"type":"message-delta","submissionId":"s","delta":"submission-settled"}]`, false, false},
 		{"no list", `{"type":"submission-settled"}`, false, true},
 	} {
 		done, err := settled([]byte(tt.chunks), "s")
@@ -40,7 +40,7 @@ func FuzzSettled(f *testing.F) {
 }
 
 // An answer that violates the protocol is an error.
-func TestTargetMistrusts(t *testing.T) {
+func TestTargetRejectsInvalidAnswers(t *testing.T) {
 	answers := map[string]func(http.ResponseWriter){
 		"/refuses": func(w http.ResponseWriter) { http.Error(w, "full", http.StatusServiceUnavailable) },
 		"/babbles": func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) },

@@ -59,8 +59,8 @@ func (f fault) overlaps(began, ended time.Time) bool {
 	return !ended.Before(f.began) && (f.over.IsZero() || !began.After(f.over))
 }
 
-// beside runs the well-behaved clients, and holds their observations.
-type beside struct {
+// wellBehaved runs the well-behaved clients, and holds their observations.
+type wellBehaved struct {
 	site   *site
 	client *noderun.Client
 	think  time.Duration
@@ -73,16 +73,16 @@ type beside struct {
 	acked    map[string]map[string]conversation.Receipt // by conversation and key
 }
 
-func newBeside(s *site) *beside {
-	b := &beside{site: s, client: noderun.NewClient(answerWithin), think: 300 * time.Millisecond, acked: map[string]map[string]conversation.Receipt{}}
+func newWellBehaved(s *site) *wellBehaved {
+	b := &wellBehaved{site: s, client: noderun.NewClient(answerWithin), think: 300 * time.Millisecond, acked: map[string]map[string]conversation.Receipt{}}
 	b.client.HTTP.Transport = &watched{b.client.HTTP.Transport, b}
 	return b
 }
 
 // watched adds the token to requests and records refusals.
 type watched struct {
-	next   http.RoundTripper
-	beside *beside
+	next        http.RoundTripper
+	wellBehaved *wellBehaved
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -93,19 +93,19 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := w.beside
+	b := w.wellBehaved
 	b.mu.Lock()
 	b.answers++
 	b.mu.Unlock()
 	if resp.StatusCode < http.StatusInternalServerError {
 		return resp, nil
 	}
-	said, _ := io.ReadAll(resp.Body) // As much as was received.
+	body, _ := io.ReadAll(resp.Body) // As much as was received.
 	resp.Body.Close()
-	resp.Body = io.NopCloser(bytes.NewReader(said))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
 	honest := resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
 	b.mu.Lock()
-	b.refusals = append(b.refusals, refusal{began, time.Now(), resp.StatusCode, honest, fmt.Sprintf("%s %s: %.400s", r.Method, r.URL.Path, said)})
+	b.refusals = append(b.refusals, refusal{began, time.Now(), resp.StatusCode, honest, fmt.Sprintf("%s %s: %.400s", r.Method, r.URL.Path, body)})
 	b.mu.Unlock()
 	return resp, nil
 }
@@ -117,14 +117,14 @@ func (w *watched) CloseIdleConnections() {
 	}
 }
 
-func (b *beside) timed(what string, began time.Time) {
+func (b *wellBehaved) timed(what string, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.samples = append(b.samples, latency{what, began, time.Since(began)})
 }
 
 // begin records a fault, and returns the function that ends it.
-func (b *beside) begin(what string) (end func()) {
+func (b *wellBehaved) begin(what string) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := len(b.faults)
@@ -137,7 +137,7 @@ func (b *beside) begin(what string) (end func()) {
 }
 
 // run runs all clients until over ends. Messages in flight then are still answered and settled.
-func (b *beside) run(ctx, over context.Context, phase string, seed uint64) {
+func (b *wellBehaved) run(ctx, over context.Context, phase string, seed uint64) {
 	var clients sync.WaitGroup
 	for i := range neighbours {
 		clients.Go(func() {
@@ -152,7 +152,7 @@ func (b *beside) run(ctx, over context.Context, phase string, seed uint64) {
 }
 
 // converse runs one conversation.
-func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
+func (b *wellBehaved) converse(ctx, over context.Context, r *rand.Rand, id string) {
 	settled := make(chan conversation.SubmissionID, perConversation)
 	fresh := func(c noderun.Chunk) error {
 		if c.Type == conversation.ChunkSettled {
@@ -200,12 +200,12 @@ func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
 }
 
 // url returns the URL of a conversation at any of the nodes.
-func (b *beside) url(r *rand.Rand, id string) string {
+func (b *wellBehaved) url(r *rand.Rand, id string) string {
 	return "http://" + b.site.nodes[r.IntN(len(b.site.nodes))].HTTP + "/worker/" + id
 }
 
 // post sends a message to one node after the other, under its key, until it is answered.
-func (b *beside) post(ctx context.Context, r *rand.Rand, id string, n int) (receipt conversation.Receipt, ok bool) {
+func (b *wellBehaved) post(ctx context.Context, r *rand.Rand, id string, n int) (receipt conversation.Receipt, ok bool) {
 	key := fmt.Sprintf("%s.%d", id, n)
 	began := time.Now()
 	answer, header, err := b.ask(ctx, r, http.MethodPost, id, noderun.Message(key, "pace=2ms tokens=12 note="+key))
@@ -229,14 +229,14 @@ func (b *beside) post(ctx context.Context, r *rand.Rand, id string, n int) (rece
 }
 
 // ask sends a request about a conversation to one node after the other.
-func (b *beside) ask(ctx context.Context, r *rand.Rand, method, id string, body []byte) ([]byte, http.Header, error) {
+func (b *wellBehaved) ask(ctx context.Context, r *rand.Rand, method, id string, body []byte) ([]byte, http.Header, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("not within %v", liveness))
 	defer cancel()
 	return b.client.Insist(ctx, r, method, func() string { return b.url(r, id) }, body)
 }
 
 // look reads a whole conversation.
-func (b *beside) look(ctx context.Context, r *rand.Rand, id string) {
+func (b *wellBehaved) look(ctx context.Context, r *rand.Rand, id string) {
 	began := time.Now()
 	answer, header, err := b.ask(ctx, r, http.MethodGet, id, nil)
 	if err == nil {
@@ -249,14 +249,14 @@ func (b *beside) look(ctx context.Context, r *rand.Rand, id string) {
 }
 
 // follow reads over all nodes until ctx ends.
-func (b *beside) follow(ctx context.Context, r *rand.Rand, reader *noderun.Reader, id string) {
+func (b *wellBehaved) follow(ctx context.Context, r *rand.Rand, reader *noderun.Reader, id string) {
 	if err := reader.Follow(ctx, r, func() string { return b.url(r, id) }); err != nil {
 		b.site.Fail("reader of %s: %v", id, err)
 	}
 }
 
-// forget begins another phase: it returns and clears the samples.
-func (b *beside) forget() (samples []latency) {
+// takeSamples begins another phase: it returns and clears the samples.
+func (b *wellBehaved) takeSamples() (samples []latency) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	samples, b.samples = b.samples, nil
@@ -264,7 +264,7 @@ func (b *beside) forget() (samples []latency) {
 }
 
 // during returns the fault that overlaps a period.
-func (b *beside) during(began, ended time.Time) (fault, bool) {
+func (b *wellBehaved) during(began, ended time.Time) (fault, bool) {
 	i := slices.IndexFunc(b.faults, func(f fault) bool { return f.overlaps(began, ended) })
 	if i < 0 {
 		return fault{}, false
@@ -272,23 +272,23 @@ func (b *beside) during(began, ended time.Time) (fault, bool) {
 	return b.faults[i], true
 }
 
-// judge splits the refusals into violations and, by text, the counts of those allowed during faults.
-func (b *beside) judge() (flaws []string, told map[string]int) {
-	told = map[string]int{}
+// verdict splits the refusals into violations and, by text, the counts of those allowed during faults.
+func (b *wellBehaved) verdict() (flaws []string, out map[string]int) {
+	out = map[string]int{}
 	for _, x := range b.refusals {
 		f, broken := b.during(x.began, x.ended)
 		if x.honest && !strings.Contains(x.body, "memory") && (broken || !*longFlag) {
-			_, said, _ := strings.Cut(x.body, `"details":"`)
-			told[fmt.Sprintf("%.90s", said)]++
+			_, body, _ := strings.Cut(x.body, `"details":"`)
+			out[fmt.Sprintf("%.90s", body)]++
 			continue
 		}
 		flaws = append(flaws, fmt.Sprintf("status %d at %s (fault %q): %s", x.status, x.ended.Format("15:04:05.000"), f.what, x.body))
 	}
-	return flaws, told
+	return flaws, out
 }
 
 // quiet returns the samples that no fault overlaps.
-func (b *beside) quiet(samples []latency) (out []latency) {
+func (b *wellBehaved) quiet(samples []latency) (out []latency) {
 	for _, s := range samples {
 		if _, broken := b.during(s.began, s.began.Add(s.took)); !broken {
 			out = append(out, s)

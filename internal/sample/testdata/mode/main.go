@@ -1,4 +1,4 @@
-// Command says prints how much of a volume it would run.
+// Command mode prints whether a test would use the whole volume or a sample.
 package main
 
 import (
