@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of the packages that import a changed package, directly or transitively, without the
-# race detector and with its samples. Changes are those since the branch left the main one,
-# and uncommitted ones. Called by make with the go command; QUICK_BASE names another
-# commit.
+# Runs the tests of the packages that import a changed package, directly or transitively,
+# without the race detector and with its samples. Changes are those since the branch left the
+# main one, and uncommitted ones. QUICK_BASE names another commit. Called by make with the go
+# command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the large volumes one after the other. It first runs a fiftieth of each volume that has a
-# number, and prints the expected duration of all. Called by make with the go
-# command; the numbers are variables of the Makefile.
+# Runs the large volumes one after the other. It first runs a fiftieth of each volume that has
+# a number, and prints the expected duration of all. Called by make with the go command; the
+# numbers are variables of the Makefile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

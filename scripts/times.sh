@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Sets the modification times of committed files and folders from their content, by the object ids of
-# git. The test cache of the go command identifies the inputs of a test by time and size, and would run each test
-# again in a new clone at the same path, although nothing changed. Files of npm
-# keep their times, because make compares them. The script does nothing
-# if the clone differs from the commit, or if touch cannot set the times. Called by
-# .ci/run.
+# Sets the modification times of committed files and folders from their content, by the object
+# ids of git. The test cache of the go command identifies the inputs of a test by time and size,
+# and would run each test again in a new clone at the same path, although nothing changed. Files
+# of npm keep their times, because make compares them. The script does nothing if the clone
+# differs from the commit, or if touch cannot set the times. Called by .ci/run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -396,7 +396,7 @@ func (c *cluster) takeOver(w *world, n uint8) {
 func (c *cluster) list(w *world, n uint8) {
 	v := of(w.nodes[n].act.writer)
 	w.nodes[n].set |= v
-	if c.holds(wakeStays) {
+	if c.holds(resumeStays) {
 		w.nodes[n].leaving &^= v
 	}
 }
@@ -405,7 +405,7 @@ func (c *cluster) list(w *world, n uint8) {
 func (c *cluster) listed(w *world, n uint8) bool {
 	here, v := &w.nodes[n], of(w.nodes[n].act.writer)
 	f := w.flights[here.incarnation]
-	return here.set&v != 0 && here.landed&v != 0 && (!f.on || f.set&v != 0 || !c.holds(wakeInFlight))
+	return here.set&v != 0 && here.landed&v != 0 && (!f.on || f.set&v != 0 || !c.holds(resumeInFlight))
 }
 
 // send makes a writer send a batch.

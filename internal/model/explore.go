@@ -67,7 +67,7 @@ func Explore[W comparable](m Model[W], bound int) Result[W] {
 		}
 	}
 	if i := f.stuck(); i >= 0 {
-		return Result[W]{Worlds: len(f.worlds), Violation: "for ever: " + m.Unfinished(f.worlds[i]), Path: f.path(i)}
+		return Result[W]{Worlds: len(f.worlds), Violation: "never finished: " + m.Unfinished(f.worlds[i]), Path: f.path(i)}
 	}
 	return Result[W]{Worlds: len(f.worlds)}
 }

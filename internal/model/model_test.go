@@ -87,7 +87,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 	for r := none + 1; int(r) < len(names); r++ {
 		if spare := r == recordOnly; missed[r] == spare {
-			t.Errorf("%q is not needed: %v", names[r], missed[r])
+			t.Errorf("rule %q: got needed %v, want %v", names[r], missed[r], !spare)
 		}
 	}
 }

@@ -230,7 +230,7 @@ func (c poster) unfinished(w *world) string {
 	case w.log.done < 2:
 		return "delivered posts are sent again whenever the log is opened"
 	case w.target.timers != 0:
-		return "probes about a timer never end"
+		return "a node is probed about a timer"
 	}
 	return ""
 }

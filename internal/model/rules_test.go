@@ -14,9 +14,9 @@ const (
 	suspendDurable
 	timerStored
 	fenceSuspended
-	wakeListed
-	wakeInFlight
-	wakeStays
+	resumeListed
+	resumeInFlight
+	resumeStays
 	replayListed
 	keptEarly
 	takenAtOnce
@@ -60,9 +60,9 @@ var names = [...]string{
 	suspendDurable:     "W2: a suspended call has a durable parked record",
 	timerStored:        "W2: a suspended call has a stored timer",
 	fenceSuspended:     "W2: a suspended conversation fences before it answers a sweep",
-	wakeListed:         "W3: a 202 waits for the journal",
-	wakeInFlight:       "W3: and for the one in flight",
-	wakeStays:          "W3: a resumed conversation stays in the journal",
+	resumeListed:       "W3: a 202 waits for the journal",
+	resumeInFlight:     "W3: and for the one in flight",
+	resumeStays:        "W3: a resumed conversation stays in the journal",
 	replayListed:       "W3: a replay waits while work is pending",
 	keptEarly:          "W4: an early signal is kept",
 	takenAtOnce:        "W4: the wait takes it in its own batch",
@@ -121,9 +121,9 @@ func waitsFamily() family {
 		{suspendDurable, none, atWork, crash, forgotten},
 		{timerStored, none, atWork, faults{}, forgotten},
 		{fenceSuspended, none, allSuspended, faults{crashes: 1, moves: 1, asks: 1}, resumesNone},
-		{wakeListed, none, allSuspended, crash, resumesNone},
-		{wakeInFlight, none, atWork, crash, resumesNone},
-		{wakeStays, none, atWork, crash, resumesNone},
+		{resumeListed, none, allSuspended, crash, resumesNone},
+		{resumeInFlight, none, atWork, crash, resumesNone},
+		{resumeStays, none, atWork, crash, resumesNone},
 		{replayListed, none, allSuspended, faults{crashes: 2, retries: 1}, resumesNone},
 		{keptEarly, none, atWork, faults{}, resumesNone},
 		{takenAtOnce, none, atWork, crash, resumesNone},
@@ -153,7 +153,7 @@ func repliesFamily() family {
 		{noticeReplayed, none, idleWorld, faults{crashes: 2}, waits},
 		{noticeResent, none, idleWorld, crash, "set is not empty"},
 		{noticeKept, none, idleWorld, faults{}, waits},
-		{noticeOver, none, idleWorld, faults{extra: 1}, "for ever"},
+		{noticeOver, none, idleWorld, faults{extra: 1}, "never finished"},
 		{noticeKey, none, noticePending, all, ""},
 		{noticeFirst, none, noticePending, all, ""},
 		{noticeKey, noticeFirst, idleWorld, crash, "twice"},

@@ -252,7 +252,7 @@ func TestSuspects(t *testing.T) {
 		"innocents":                   {suspectModel{kills: 5}, ""},
 		"poison":                      {suspectModel{sick: true, kills: 3}, ""},
 		"crashes with other openings": {suspectModel{off: countsAlone, kills: 2}, "innocent"},
-		"suspects together":           {suspectModel{off: suspectsAlone, sick: true}, "without end"},
+		"suspects together":           {suspectModel{off: suspectsAlone, sick: true}, "crashes nodes forever"},
 		"openings are not recorded":   {suspectModel{off: cleanDurable, kills: 5}, "innocent"},
 		"pauses count for none":       {suspectModel{off: pauseTakesBack, kills: 5}, "innocent"},
 		"no release":                  {suspectModel{off: releases, sick: true}, "neither settled nor quarantined"},

@@ -223,7 +223,7 @@ func TestTrees(t *testing.T) {
 	}{
 		"budget":              {treeModel{}, ""},
 		"abort":               {treeModel{aborts: true}, ""},
-		"dispatch first":      {treeModel{off: joinFirst}, "more are admitted"},
+		"dispatch first":      {treeModel{off: joinFirst}, "exceeds its budget"},
 		"nothing is asked":    {treeModel{off: askTree, aborts: true}, "runs after the abort"},
 		"members first":       {treeModel{off: abortFirst, aborts: true}, "runs after the abort"},
 		"a closed tree takes": {treeModel{off: refuseClosed, aborts: true}, "joins an aborted tree"},

@@ -245,7 +245,7 @@ func (c waiter) answerMoves(w *world, n uint8, yield func(move)) {
 			}
 		case admitted:
 			unfinished := !c.idle(w, n)
-			late := c.listed(w, n) || !c.holds(wakeListed) || !unfinished
+			late := c.listed(w, n) || !c.holds(resumeListed) || !unfinished
 			if writing == nothing && late {
 				c.do(w, yield, true, "node %d answers 202 to signal %d", n, i+1, func(w *world) { set(w, accepted) })
 			}
