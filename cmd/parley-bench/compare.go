@@ -45,7 +45,6 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
-// readLoad parses the flags after the --.
 func (m *measurement) readLoad(args []string) error {
 	load := &cobra.Command{}
 	m.load(load)

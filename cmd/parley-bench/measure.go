@@ -169,7 +169,6 @@ func answers(ctx context.Context, address string) error {
 	return db.Close()
 }
 
-// tokenOf returns the token in a variable, "" if the variable is "".
 func tokenOf(variable string) (string, error) {
 	token := strings.TrimSpace(os.Getenv(variable))
 	if variable != "" && token == "" {

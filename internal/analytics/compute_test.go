@@ -79,7 +79,6 @@ func first(rows [][]any, n, columns int) [][]any {
 	return rows
 }
 
-// payloads returns the payloads of a type.
 func payloads[P observability.Payload](g *group) []P {
 	var out []P
 	for _, e := range g.events {

@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// seed is the seed of the tests' world.
 const seed = 20260301
 
 // answer is the expected result of a query, computed without SQL.

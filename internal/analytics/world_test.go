@@ -51,7 +51,6 @@ func (w *world) id(prefix string) string {
 	return fmt.Sprintf("%s_%04x%04d", prefix, w.rand.IntN(1<<16), w.ids)
 }
 
-// scenario generates one conversation.
 type scenario struct {
 	*world
 	src    observability.Source
@@ -96,7 +95,6 @@ func (s *scenario) emit(e observability.Event) {
 	s.events = append(s.events, e)
 }
 
-// pass advances the time.
 func (s *scenario) pass(low, high int64) int64 {
 	ms := s.between(low, high)
 	s.at += conversation.Time(ms)

@@ -76,7 +76,6 @@ func (t *tally) missing(of []kind) (names []string) {
 	return names
 }
 
-// only returns the kinds with the names.
 func only(names []string) []kind {
 	return slices.DeleteFunc(kinds(), func(k kind) bool { return !slices.Contains(names, k.name) })
 }

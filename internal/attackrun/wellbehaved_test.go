@@ -33,7 +33,6 @@ const (
 	timeRead     = "read"     // a whole conversation
 )
 
-// latency is one timed operation.
 type latency struct {
 	what  string
 	began time.Time
@@ -110,7 +109,6 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections lets the client close idle connections.
 func (w *watched) CloseIdleConnections() {
 	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -151,7 +149,6 @@ func (b *wellBehaved) run(ctx, over context.Context, phase string, seed uint64) 
 	clients.Wait()
 }
 
-// converse runs one conversation.
 func (b *wellBehaved) converse(ctx, over context.Context, r *rand.Rand, id string) {
 	settled := make(chan conversation.SubmissionID, perConversation)
 	fresh := func(c noderun.Chunk) error {

@@ -136,7 +136,6 @@ func newLog(at conversation.Address) *knownLog {
 	return &knownLog{at: at, tail: storage.Start(), state: conversation.NewState(), settled: map[conversation.SubmissionID]settlement{}}
 }
 
-// log reads the rest of a log.
 func (w *world) log(ctx context.Context, at conversation.Address) *knownLog {
 	l := w.known[at]
 	if l == nil {

@@ -369,7 +369,6 @@ func (l *ledger) callsFor(id conversation.SubmissionID) int {
 	return 0
 }
 
-// landedAt returns the landing of a batch.
 func (l *ledger) landedAt(conv conversation.Key, seq int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -262,7 +262,6 @@ func words(seed uint64, body string, step int) []string {
 	return out
 }
 
-// stepText returns the text of a step.
 func stepText(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
 }

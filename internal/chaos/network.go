@@ -176,7 +176,6 @@ const (
 	sweepReads   moment = "sweep reads"  // the journal of another node, before any probe
 )
 
-// watch waits for a moment.
 type watch struct {
 	moment moment
 	come   chan struct{}

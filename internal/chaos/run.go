@@ -237,7 +237,6 @@ const (
 	Trees
 )
 
-// rate returns the fault rate of a request.
 func (p Profile) rate(base float64, o op) float64 {
 	if p != Journals || base == 0 {
 		return base

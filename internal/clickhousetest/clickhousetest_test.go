@@ -19,7 +19,6 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// way is a way to connect to a server.
 type way struct {
 	protocol    clickhouse.Protocol
 	compression clickhouse.CompressionMethod
@@ -71,7 +70,6 @@ func text(t testing.TB, c driver.Conn, statement string, args ...any) string {
 	return s
 }
 
-// code returns the code of the exception.
 func code(err error) int32 {
 	var e *clickhouse.Exception
 	if errors.As(err, &e) {
@@ -239,7 +237,6 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails returns the error of a failed start.
 func fails(t *testing.T, start func(testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {

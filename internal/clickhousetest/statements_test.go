@@ -24,7 +24,6 @@ const allKinds = `CREATE TABLE kinds (
 	list Array(String), lows Array(LowCardinality(String)), made UInt64 MATERIALIZED n * 2
 ) ENGINE = MergeTree ORDER BY n`
 
-// kinds is a row of that table.
 type kinds struct {
 	N          uint64            `ch:"n"`
 	S          string            `ch:"s"`

@@ -14,7 +14,6 @@ type evidence struct {
 	heads   []glimpse
 }
 
-// check returns the contradictions.
 func (e *evidence) check() []string {
 	flaws := e.history.check()
 	for _, s := range e.sights {

@@ -17,7 +17,6 @@ import (
 // clusterName is the name in every node's certificate.
 const clusterName = "parley"
 
-// authority signs certificates.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -47,7 +46,6 @@ func newAuthority(t *testing.T) *authority {
 // keyPair holds the files of a certificate and its key.
 type keyPair struct{ cert, key string }
 
-// sign makes a key pair for a name.
 func (a *authority) sign(t *testing.T, file, name string) keyPair {
 	t.Helper()
 	key := newKey(t)

@@ -30,7 +30,6 @@ func newSent(key, script string) *sent {
 	return &sent{Key: key, Body: noderun.Message(key, secret+key+" "+script)}
 }
 
-// keyIn returns the key in the text of a message.
 func keyIn(text string) string {
 	if m := regexp.MustCompile(regexp.QuoteMeta(secret) + `(\S+)`).FindStringSubmatch(text); m != nil {
 		return m[1]
@@ -131,7 +130,6 @@ func (c *client) updates(ctx context.Context, n *node, id string, after conversa
 	return l, seen, nil
 }
 
-// textOf returns the text of a message.
 func textOf(m *conversation.Message) (text string) {
 	for _, p := range m.Parts {
 		if p.Text != nil {

@@ -175,7 +175,6 @@ func (c *cluster) write(t *testing.T, n *node, place noderun.Place, vendor strin
 	}
 }
 
-// url returns the URL of a conversation at the node.
 func (n *node) url(id string) string { return "http://" + n.HTTP + mount + "/" + id }
 
 // excused reports whether a process ended because it could not start without its bucket, and logged
@@ -217,7 +216,6 @@ func (n *node) feed() {
 	}
 }
 
-// heal ends all faults.
 func (c *cluster) heal() {
 	for from, row := range c.between {
 		for to, v := range row {

@@ -58,7 +58,6 @@ func (w *watcher) changes() (out []window) {
 	return out
 }
 
-// String lists the epochs.
 func (w *watcher) String() string {
 	var b strings.Builder
 	for _, c := range w.changes() {

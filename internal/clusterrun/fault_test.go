@@ -40,7 +40,6 @@ func kinds() []kind {
 	}
 }
 
-// fault is one temporary fault.
 type fault struct {
 	Before time.Duration // pause after the previous fault
 	Kind   kind

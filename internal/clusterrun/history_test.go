@@ -37,7 +37,6 @@ type op struct {
 	what   string
 }
 
-// check returns the contradictions.
 func (h *history) check() (flaws []string) {
 	flaw := func(format string, args ...any) { flaws = append(flaws, h.ID+": "+fmt.Sprintf(format, args...)) }
 	ops := h.admissions(flaw)

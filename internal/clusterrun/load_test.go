@@ -27,7 +27,6 @@ type talk struct {
 	shed    int // reads without an answer
 }
 
-// load runs the clients.
 type load struct {
 	client  *client
 	talks   []*talk

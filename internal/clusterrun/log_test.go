@@ -43,7 +43,6 @@ func (s *logView) note(b conversation.Batch) error {
 	return nil
 }
 
-// unsettled counts the unsettled submissions.
 func (s *logView) unsettled() (n int) {
 	for _, a := range s.Order {
 		if len(a.Settled) == 0 {

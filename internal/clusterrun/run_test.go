@@ -30,7 +30,6 @@ type plan struct {
 // shortRun is the duration of the faults in a run of the list.
 const shortRun = 25 * time.Second
 
-// newPlan returns the plan of the flags and a seed.
 func newPlan(seed uint64) plan {
 	p := plan{seed: seed, nodes: *nodesFlag, talks: sample.Of(12, 6), total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
 	if *longFlag {

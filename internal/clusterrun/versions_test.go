@@ -368,7 +368,6 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 	return answer{resp.StatusCode, failure.Error.Type, resp.Header.Get("Retry-After") != ""}
 }
 
-// objects returns all stored objects of a conversation.
 func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
 	out := map[string]string{}
 	key := newLogView(k.id).Key
@@ -458,7 +457,6 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 	})
 }
 
-// metrics returns the metrics of the newer node.
 func (v *versions) metrics(ctx context.Context) ([]byte, error) {
 	out, _, err := v.client.Client.Do(ctx, http.MethodGet, "http://"+v.newer.Admin+"/metrics", nil)
 	return out, err

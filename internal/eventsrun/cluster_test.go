@@ -52,7 +52,6 @@ type node struct {
 	memory peak
 }
 
-// url returns the URL of a conversation at the node.
 func (n *node) url(id string) string { return "http://" + n.HTTP + mount + "/" + id }
 
 // newCluster makes a cluster without starting a node.
@@ -122,20 +121,17 @@ func (c *cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// running returns the running nodes.
 func (c *cluster) running() []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.nodes)
 }
 
-// pick returns a running node.
 func (c *cluster) pick(r *rand.Rand) *node {
 	nodes := c.running()
 	return nodes[r.IntN(len(nodes))]
 }
 
-// kill kills a node permanently.
 func (c *cluster) kill(n *node) {
 	c.mu.Lock()
 	c.nodes = slices.DeleteFunc(c.nodes, func(o *node) bool { return o == n })

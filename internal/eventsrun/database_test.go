@@ -25,7 +25,6 @@ func (c *cluster) ask(ctx context.Context, query string) (rows [][]string, err e
 	return rows, nil
 }
 
-// number returns the single number of a query.
 func (c *cluster) number(ctx context.Context, query string) (int, error) {
 	rows, err := c.ask(ctx, query)
 	if err != nil {

@@ -28,7 +28,6 @@ type message struct {
 	events    int // minimum number of its durable events
 }
 
-// next chooses the next message.
 func (k *talk) next() message {
 	r := k.rand
 	m := message{key: fmt.Sprintf("%s.%d", k.id, k.sent), events: 10}
@@ -70,7 +69,6 @@ func (k *talk) next() message {
 	return m
 }
 
-// load runs the clients.
 type load struct {
 	client  *client
 	clients int
@@ -200,7 +198,6 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A seed repeats its messages, and covers all kinds.
 func TestSeedRepeatsMessages(t *testing.T) {
 	var all []string
 	for i := range 40 {

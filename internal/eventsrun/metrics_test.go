@@ -84,7 +84,6 @@ func parseMetrics(text string) (m metrics, err error) {
 	return m, nil
 }
 
-// label returns the value of a label, "" if it is missing.
 func label(labels, name string) string {
 	_, value, _ := strings.Cut(labels, name+`="`)
 	value, _, _ = strings.Cut(value, `"`)

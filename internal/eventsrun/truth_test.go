@@ -99,7 +99,6 @@ func (t *truth) read(ctx context.Context, logs *storage.Logs, key conversation.K
 	return nil
 }
 
-// conversations lists the keys of all conversations of a bucket.
 func conversations(ctx context.Context, b storage.Bucket) (keys []conversation.Key, err error) {
 	shards, err := folders(ctx, b, "")
 	if err != nil {

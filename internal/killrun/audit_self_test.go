@@ -104,7 +104,6 @@ func forgeries() []forgery {
 	}
 }
 
-// ledgerChange rewrites the ledger.
 func ledgerChange(change func([]ledgerLine) []ledgerLine) func(*testing.T, *evidence) {
 	return func(t *testing.T, e *evidence) {
 		data, err := os.ReadFile(e.ledger)

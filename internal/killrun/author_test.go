@@ -101,7 +101,6 @@ func (odd) Name() string { return "odd" }
 
 func (o odd) Write(context.Context, []observability.Event) error { return o.c.slip() }
 
-// Deliver and Show implement [outbox.Live].
 func (o odd) Deliver(context.Context, outbox.Post) error { return o.c.slip() }
 
 func (o odd) Show(context.Context, outbox.Draft) error { return o.c.slip() }
@@ -172,7 +171,6 @@ func (c *careless) agent() *agent.Agent {
 	}
 }
 
-// serve is the main function.
 func (c *careless) serve() (err error) {
 	c.dice = rand.New(rand.NewPCG(c.Seed, 1))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

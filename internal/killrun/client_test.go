@@ -142,7 +142,6 @@ func (c *client) send(ctx context.Context, base string, p *post) error {
 	}
 }
 
-// abort requests an abort and returns the answer.
 func (c *client) abort(ctx context.Context, base string, n int) (aborted bool, err error) {
 	answer, _, err := c.Do(ctx, http.MethodPost, base+roomPath(n)+"/abort", nil)
 	if err != nil {

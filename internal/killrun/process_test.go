@@ -12,7 +12,6 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// server is one process.
 type server struct {
 	*proc.Process
 	over    bool // killed, and its output checked

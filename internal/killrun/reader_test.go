@@ -67,7 +67,6 @@ func (r *reader) follow(ctx context.Context) {
 	}
 }
 
-// take adds a chunk.
 func (r *reader) take(c noderun.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +78,6 @@ func (r *reader) take(c noderun.Chunk) error {
 	return nil
 }
 
-// add applies a chunk.
 func (s *shown) add(c *conversation.Chunk) {
 	switch c.Type {
 	case conversation.ChunkReset:
@@ -97,7 +95,6 @@ func (s *shown) add(c *conversation.Chunk) {
 	}
 }
 
-// shownBy returns the shown part of a snapshot.
 func shownBy(snap *conversation.Snapshot) shown {
 	s := newShown()
 	for _, m := range snap.Messages {

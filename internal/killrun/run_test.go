@@ -50,7 +50,6 @@ type run struct {
 	servers int
 }
 
-// aborts counts the aborts of one conversation.
 type aborts struct{ Asked, True int }
 
 // report holds the counts of a run.
@@ -205,7 +204,6 @@ func (r *run) cycle(i int, c cycle) {
 	r.wait(s, c.Kill, due)
 }
 
-// wait waits for the moment of a kill.
 func (r *run) wait(s *server, k kill, due <-chan struct{}) {
 	limit := time.NewTimer(cmp.Or(k.Limit, killLimit))
 	defer limit.Stop()

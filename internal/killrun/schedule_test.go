@@ -52,7 +52,6 @@ type kill struct {
 	Limit time.Duration
 }
 
-// cycle is the schedule of one server.
 type cycle struct {
 	Seed   uint64
 	Kill   kill
@@ -62,7 +61,6 @@ type cycle struct {
 	Ops    []op
 }
 
-// op is one request to a conversation.
 type op struct {
 	At     time.Duration
 	Room   int
@@ -87,7 +85,6 @@ type tool struct {
 	Ms   int
 }
 
-// newCycle returns the cycle of a seed.
 func newCycle(seed uint64) cycle {
 	r := rand.New(rand.NewPCG(seed, 0x6b696c6c))
 	c := cycle{
@@ -182,7 +179,6 @@ func milliseconds(r *rand.Rand, low, high int) time.Duration {
 	return time.Duration(low+r.IntN(high-low+1)) * time.Millisecond
 }
 
-// script returns the script of the model.
 func (o op) script() string {
 	var words []string
 	for i, s := range o.Steps {

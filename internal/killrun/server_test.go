@@ -46,7 +46,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serverConfig is the configuration of the server.
 type serverConfig struct {
 	Place  noderun.Place
 	Vendor string // URL of the test process
@@ -158,7 +157,6 @@ func (d *desk) note(l ledgerLine) error {
 	return err
 }
 
-// toolInput is the input of every tool.
 type toolInput struct {
 	Ms int `json:"ms,omitempty" jsonschema:"milliseconds to work"`
 }
@@ -200,7 +198,6 @@ func (d *desk) tool(name string, work func(ctx context.Context, call agent.Call,
 // notesPerCall is the number of data writes of the tool note.
 const notesPerCall = 3
 
-// errWrong is the error of the tool wrong.
 var errWrong = errors.New("this tool is always wrong")
 
 func worker(d *desk) *agent.Agent {

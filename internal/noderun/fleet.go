@@ -164,7 +164,6 @@ const (
 
 func (n *Node) String() string { return fmt.Sprintf("node %d", n.Number+1) }
 
-// log returns the log file of one of its processes.
 func (n *Node) log(start int) string {
 	return filepath.Join(n.Dir, fmt.Sprintf("node-%d.%d.log", n.Number+1, start))
 }

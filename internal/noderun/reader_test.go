@@ -16,7 +16,6 @@ import (
 // liveness bounds a wait for a required event. Only failing tests reach it.
 const liveness = time.Minute
 
-// serve answers with one status, one offset in the header and one body.
 func serve(t *testing.T, status int, offset, body string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

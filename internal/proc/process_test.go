@@ -26,7 +26,6 @@ func start(t *testing.T, r *proc.Reaper, script string) *proc.Process {
 	return startAs(t, r, proc.Command{Env: []string{"SAYS=hello"}, Log: t.TempDir() + "/log"}, script)
 }
 
-// startAs starts a script with the settings of a command.
 func startAs(t *testing.T, r *proc.Reaper, c proc.Command, script string) *proc.Process {
 	t.Helper()
 	c.Args = []string{"sh", "-c", script}

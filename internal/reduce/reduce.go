@@ -202,7 +202,6 @@ func (d *Document) message(id any) Object {
 	return nil
 }
 
-// streaming returns the last part if it is streaming.
 func streaming(parts []any) Object {
 	if len(parts) == 0 {
 		return nil

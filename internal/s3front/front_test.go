@@ -168,13 +168,11 @@ func TestRoundTripLeaves(t *testing.T) {
 // stuckBody blocks before it ends.
 type stuckBody struct{ free, closed chan struct{} }
 
-// Read implements io.Reader.
 func (b *stuckBody) Read(p []byte) (int, error) {
 	<-b.free
 	return copy(p, "abc"), io.EOF
 }
 
-// Close implements io.Closer.
 func (b *stuckBody) Close() error {
 	close(b.closed)
 	return nil

@@ -129,7 +129,6 @@ type replacement struct {
 
 const loginPage = "<!DOCTYPE html><html><body>Please log in</body></html>"
 
-// replacements returns the kinds by name.
 func replacements() map[string]replacement {
 	const all = "GET PUT DELETE LIST"
 	text := func(status int, kind, body string, headers ...string) func(http.ResponseWriter) {

@@ -143,7 +143,6 @@ func lineWidth(widths []int) int {
 	return sum
 }
 
-// cut shortens a cell to a width.
 func cut(cell string, width int) string {
 	if runes := []rune(cell); len(runes) > width {
 		return string(runes[:max(width-1, 0)]) + "…"

@@ -13,7 +13,6 @@ const codeUnknownException = 1002
 // exceptionName is the name of every exception.
 const exceptionName = "DB::Exception"
 
-// exception is an error of the engine.
 type exception struct {
 	code int32
 	text string // Without the leading code and name.

@@ -18,7 +18,6 @@ import (
 	"strings"
 )
 
-// set holds names.
 type set map[string]bool
 
 func main() {

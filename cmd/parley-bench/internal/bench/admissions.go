@@ -59,7 +59,6 @@ func (j *job) single(ctx context.Context, id func(i int) string) error {
 	})
 }
 
-// latestReceipts maps each conversation to its latest receipt.
 type latestReceipts map[string]receipt
 
 func (o latestReceipts) add(id string, r receipt) {

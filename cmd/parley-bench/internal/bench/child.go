@@ -181,7 +181,6 @@ func (c *child) end() error {
 	return nil
 }
 
-// pid returns the pid of the child, 0 if it is unknown.
 func (c *child) pid() int {
 	if c == nil {
 		return 0

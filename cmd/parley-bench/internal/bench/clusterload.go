@@ -165,7 +165,6 @@ func (l *load) acknowledge(id string, body []byte) error {
 	return nil
 }
 
-// count counts a request; err is its error after the retry.
 func (l *load) count(first result, due time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

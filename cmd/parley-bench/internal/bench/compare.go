@@ -103,7 +103,6 @@ func (s sample) median() float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// cells returns the median and the spread.
 func (s sample) cells() []string {
 	if len(s) == 0 {
 		return []string{"", ""}

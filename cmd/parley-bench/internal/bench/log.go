@@ -122,7 +122,6 @@ func pairs(ctx context.Context, l *logJob) error {
 	return nil
 }
 
-// crowdWriters is the number of writers of a crowd.
 const crowdWriters = 64
 
 // crowdRound is the number of objects stored in a round, at least one per writer.

@@ -80,7 +80,6 @@ func stamp(t time.Time) []byte {
 	return strconv.AppendInt([]byte{stampMark}, t.UnixNano(), 10)
 }
 
-// stamps calls visit with the time of every stamp in b.
 func stamps(b []byte, visit func(time.Time)) {
 	for {
 		i := bytes.IndexByte(b, stampMark)
@@ -98,7 +97,6 @@ func stamps(b []byte, visit func(time.Time)) {
 	}
 }
 
-// erased replaces the marks of stamps with '#'.
 func erased(b []byte) []byte { return bytes.ReplaceAll(b, []byte{stampMark}, []byte{'#'}) }
 
 type frame struct {

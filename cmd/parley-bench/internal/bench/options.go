@@ -120,7 +120,6 @@ type bounds struct{ loop, long, scenario, run time.Duration }
 // time limit.
 func (o *Options) few() bool { return o.Quick && o.Percent > 0 && o.Percent < 100 }
 
-// boundsOf returns the bounds of a run.
 func (s *Suite) boundsOf(o *Options) bounds {
 	if o.Quick && !o.few() {
 		return s.quick

@@ -96,7 +96,6 @@ func (p *pool) close() {
 	p.closeAll()
 }
 
-// closeAll requires the lock.
 func (p *pool) closeAll() {
 	for _, c := range p.idle {
 		_ = c.Close() // The connection is idle.

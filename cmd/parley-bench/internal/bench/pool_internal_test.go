@@ -126,7 +126,6 @@ func TestPoolDropsConnections(t *testing.T) {
 	want(4)
 }
 
-// An incomplete answer is an error.
 func TestPoolRejectsIncompleteAnswers(t *testing.T) {
 	p, _ := poolOf(t, func(w http.ResponseWriter, r *http.Request) {
 		size := 10
@@ -149,7 +148,6 @@ func TestPoolRejectsIncompleteAnswers(t *testing.T) {
 	}
 }
 
-// The pool verifies the server's certificate.
 func TestPoolVerifiesTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // The server logs the failed handshake.

@@ -115,7 +115,6 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return printed(w, head, rows, r.failures())
 }
 
-// printed writes a heading, a table, and errors.
 func printed(w io.Writer, head string, rows *table.Table, errors []string) error {
 	if _, err := fmt.Fprintln(w, head); err != nil {
 		return err
@@ -127,7 +126,6 @@ func printed(w io.Writer, head string, rows *table.Table, errors []string) error
 	return err
 }
 
-// headings returns the headings of numbers.
 func headings() []string {
 	return []string{"n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB"}
 }

@@ -131,7 +131,6 @@ func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (
 // rushInFlight limits the concurrent turns of a rush.
 const rushInFlight = 32
 
-// rushTime is the duration of a rush.
 var rushTime = amount[time.Duration]{time.Minute, 5 * time.Second}
 
 // rush creates many conversations within a minute, each with a short turn that is read to its end.

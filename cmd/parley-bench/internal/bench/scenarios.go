@@ -13,7 +13,6 @@ type Suite struct {
 	scenarios   []scenario
 }
 
-// scenario is one load and its figures.
 type scenario struct {
 	name, what, target string
 	// raw names the extra row of the raw PUTs that are timed in turn with the scenario, and rawWhat
@@ -36,7 +35,6 @@ type scenario struct {
 	run    func(context.Context, *job) error
 }
 
-// rows returns the empty rows of a scenario.
 func (s *scenario) rows() []Scenario {
 	rows := []Scenario{{Name: s.name, What: s.what, Target: s.target}}
 	if s.raw != "" {
