@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// find sets the programs of o: this one, and the one to measure, which is the named one, or the parley
+// find sets the programs of o: this one, and the one to measure. That is the named one, or the parley
 // in the folder of this program, or the one on PATH.
 func find(ctx context.Context, named string, o *bench.Options) (err error) {
 	if o.Self, err = os.Executable(); err != nil {

@@ -1,5 +1,5 @@
-// Package attackrun attacks a node, and a cluster of three, with hostile clients, models and tools and
-// with process and store faults at the same time, while well-behaved clients use it. It contains tests
+// Package attackrun attacks a node, and a cluster of three, with hostile clients, models and tools.
+// At the same time it injects process and store faults, and well-behaved clients use the nodes. It contains tests
 // only; nothing imports it.
 //
 //	hostile clients ─▶ ┌ node 1 ┐ ◀─ well-behaved clients, timed
@@ -12,16 +12,25 @@
 // a limit of 512 MiB, set by limits.memoryBytes as an operator would. Clients have a token.
 //
 // First the well-behaved clients run alone, and are timed. Then they continue while every kind of
-// attack has a task that performs one round after the other: queues of 4 MB messages, models that
-// never end with text or arguments, readers that never read, initial data that is expensive to
-// validate, bodies that stall with the token and without, connections that send nothing, followers of
-// many conversations, outputs and errors of tools beyond a batch, 1,000 calls in a reply, messages
-// that a conversation sends itself. At the same time nodes are killed and shut down, and the store of
+// attack has a task that performs one round after the other. The kinds are:
+//
+//   - queues of 4 MB messages
+//   - models that never end with text or arguments
+//   - readers that never read
+//   - initial data that is expensive to validate
+//   - bodies that stall, with the token and without
+//   - connections that send nothing
+//   - followers of many conversations
+//   - outputs and errors of tools beyond a batch
+//   - 1,000 calls in a reply
+//   - messages that a conversation sends itself
+//
+// At the same time nodes are killed and shut down, and the store of
 // all stalls (for a folder, the process). Checks:
 //
 //  1. No node ends by itself, and none has more than 512 MiB resident at any time.
 //  2. A well-behaved client gets no status of 500 or more, with one exception: a 503 with
-//     Retry-After to a request that overlaps a fault, which lasts from a kill, a shutdown or a
+//     Retry-After to a request that overlaps a fault. A fault lasts from a kill, a shutdown or a
 //     stall of the store until every node is ready again. Its text may not name
 //     memory, which is not caused by a fault. Such answers are counted and logged. A refused or
 //     broken connection is no answer: the client tries another node, as it does after
@@ -31,10 +40,9 @@
 //  4. With -long, the p99 of admissions, settlements and snapshots of these clients is
 //     within 5 times the p99 without attacks, or 5 times 20 ms if that is more. Samples that overlap a
 //     fault are logged but not checked: they wait for the failure detector.
-//  5. Every kind of attack and fault has hit. Without -long each goes on until it
-//     has, and then leaves the machine to the others, and no time is checked: neither a
-//     latency nor a 503 of rule 2, because a node also sends one if its
-//     heartbeat was late on a busy machine.
+//  5. Every kind of attack and fault has hit. Without -long each continues until it
+//     has, and then leaves the machine to the others. Then neither latencies nor the 503 of rule 2
+//     are checked, because a node also sends a 503 if its heartbeat was late on a busy machine.
 //
 // A seed decides the schedule; the nodes' reactions depend on the machine. The attackers, with the
 // endless models, are a separate process, which with -long has the lowest priority: in production it

@@ -10,9 +10,12 @@
 // Tests of package actors call [Run] within a synctest bubble: all time is virtual, there is no
 // socket, and the bucket is in this process. The caller builds the nodes; see [Options].
 //
-// To extend the harness: client.go holds the requests, author.go and model.go their answers,
-// disturb.go and network.go the faults, check.go, work.go and replies.go the checks, run.go the
-// required counts, and check_test.go the forged logs that the checks must reject.
+// To extend the harness:
+//
+//   - client.go holds the requests, author.go and model.go their answers.
+//   - disturb.go and network.go hold the faults.
+//   - check.go, work.go and replies.go hold the checks.
+//   - run.go holds the required counts, and check_test.go the forged logs that the checks must reject.
 //
 // Checks:
 //

@@ -332,9 +332,9 @@ func (l *link) wait(ctx context.Context, o op, d time.Duration) error {
 }
 
 // Events of one nanosecond happen in the order of the goroutine scheduler, which no seed decides. So
-// no two dependent events share a nanosecond: every request, message, answer and client action is
-// delayed by a time that depends on the seed, on its name, and on the number of earlier events of that
-// name, not on the order of arrival.
+// no two dependent events share a nanosecond: every request, message, answer and client
+// action is delayed. The delay depends on the seed, the name of the event and the number of earlier
+// events of that name, not on the order of arrival.
 
 // tremble bounds the delay of an event that has no duration of its own.
 const tremble = time.Millisecond

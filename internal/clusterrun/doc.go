@@ -24,8 +24,8 @@
 //     the same.
 //  3. Admissions and reads of a conversation are linearizable in real time. Without
 //     strictReads a read without an offset may be as old as one heartbeat, if it
-//     overlaps a change of the membership: from the last read of the bucket without
-//     the new epoch until one heartbeat after the first with it. No other read may be old.
+//     overlaps a change of the membership. The change lasts from the last read of the
+//     bucket without the new epoch until one heartbeat after the first with it. No other read may be old.
 //  4. A log never forks: every head observed during the run is in its chain.
 //  5. No node ended by itself except with exit code 75, and none while the bucket only stalled.
 //     SIGTERM ends a node with 0. No node panicked, had a data race or logged the text of a

@@ -45,9 +45,9 @@ func (w *watcher) watch(ctx context.Context) {
 	}
 }
 
-// changes returns the windows in which a read without an offset may be old: a node that owned a
-// conversation under the previous epoch answers for it for one heartbeat after it last read that epoch
-// as the newest.
+// changes returns the windows in which a read without an offset may be old. A node that owned a
+// conversation under the previous epoch still answers for it, until one heartbeat after it last read
+// that epoch as the newest.
 func (w *watcher) changes() (out []window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

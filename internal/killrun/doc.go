@@ -28,9 +28,9 @@
 //  7. A response that was never interrupted has the whole text of its script.
 //  8. No server ended by itself, panicked or had a data race.
 //
-// Over a bucket a proxy may replace 30 % of the store's answers, and for 10 s all of them, while a
-// server runs: by errors and pages with a status of success, truncated and corrupt bodies, and answers
-// that lack a header. Every second server starts under these answers; a start that fails with an error
+// Over a bucket a proxy may replace 30 % of the store's answers while a server runs, and for 10 s
+// all of them. The replacements are errors and pages with a status of success, truncated and corrupt
+// bodies, and answers that lack a header. Every second server starts under these answers; a start that fails with an error
 // is repeated. Then no conversation is quarantined in the end, and 503 is the only refusal.
 //
 // A seed decides the requests, their times, and the event at which the server is killed. The server's
@@ -48,8 +48,8 @@
 // The last one runs these seeds over one folder, as printed by a failed run. The seeds of earlier
 // failures are in testdata/failed.txt and always run.
 //
-// TestKillRunOfMistakes kills a server whose agent, model, target and observer fail at random: they
-// panic, return typed nils, end their goroutine, have values that cannot be encoded, and sometimes a
+// TestKillRunOfMistakes kills a server whose agent, model, target and observer fail at random. They
+// panic, return typed nils, end their goroutine, or have values that cannot be encoded. Sometimes a
 // tool ends the process. The process ends in no other way, and each message settles once.
 //
 // Every goroutine and process is waited for. A server ends with the test process, however that ends.

@@ -1,10 +1,14 @@
 // Package noderun runs real node processes and checking clients for the system tests.
 //
 // Only tests import it: those of internal/attackrun, internal/killrun, internal/clusterrun and
-// internal/eventsrun, and those of the programs. They choose the faults and the checks. This package
-// has the common parts: the [Place] of the data, the [Fleet] that restarts each [Node], a [Client] and
-// a [Reader] that check each answer, the [LogView] of a log, with which a reader's [Sight] is compared,
-// the program's check of a bucket with [Verify], and the [Notes] of flaws.
+// internal/eventsrun, and those of the programs. They choose the faults and the checks. This package has
+// the common parts:
+//
+//   - [Place] is the location of the data.
+//   - [Fleet] restarts each [Node], and collects flaws in [Notes].
+//   - [Client] and [Reader] check each answer.
+//   - [LogView] is a log, with which a reader's [Sight] is compared.
+//   - [Verify] runs the program's check of a bucket.
 //
 // Guarantees:
 //

@@ -20,7 +20,7 @@ const (
 	stampDigits = 19
 )
 
-// Model is the model of a run: an internal/fakemodel that can stamp its text with the time, counts the
+// Model is the model of a run, an internal/fakemodel. It can stamp its text with the time, counts the
 // duration of its calls, and can broadcast to as many readers as a server has. It is safe for
 // concurrent use and starts no goroutines.
 type Model struct {
