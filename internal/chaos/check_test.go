@@ -139,7 +139,7 @@ func TestCheckerDetectsForgeries(t *testing.T) {
 			f.signal("b", `"b"`)
 			f.batches[1] = append([]conversation.Record{&conversation.SignalKept{Submission: "sub_3", Name: "n", At: 1}}, f.batches[1]...)
 		}, "already decided by"},
-		"late for nothing": {func(f *forged) { f.tooLate[f.at] = []string{"n"} }, "refused as late"},
+		"refused as late without a decision": {func(f *forged) { f.tooLate[f.at] = []string{"n"} }, "refused as late"},
 		"another receipt": {func(f *forged) {
 			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "ho"}}}
 			f.acks["k"] = ack{p, conversation.Receipt{SubmissionID: forgedSub, UID: "inst_1"}}

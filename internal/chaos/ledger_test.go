@@ -29,7 +29,7 @@ func TestDeniedAborts(t *testing.T) {
 		"it settles in between":        {batches{{admit("a")}}, batches{{settle("a")}, {admit("b")}}, true},
 		"it settles as the next comes": {batches{{admit("a")}}, batches{{settle("a"), admit("b")}}, true},
 		"the next comes as it settles": {batches{{admit("a")}}, batches{{admit("b"), settle("a")}, {settle("b"), admit("c")}}, true},
-		"the next is always there":     {batches{{admit("a")}}, batches{{admit("b"), settle("a")}, {admit("c"), settle("b")}}, false},
+		"there is always another one":  {batches{{admit("a")}}, batches{{admit("b"), settle("a")}, {admit("c"), settle("b")}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, at := newLedger(schedule.NewTrace()), address(0).Key()

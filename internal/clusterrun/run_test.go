@@ -139,13 +139,13 @@ func (r *run) playBy(steps func(context.Context) bool) {
 	if s := r.untrustedCallers(); len(s) > 0 {
 		r.Fail("calls between nodes came from %v, not from an address of a node", s)
 	}
-	logView := strings.Join(r.notes, "\n") + "\nepochs:\n" + r.watcher.String()
+	notes := strings.Join(r.notes, "\n") + "\nepochs:\n" + r.watcher.String()
 	if flaws := r.All(); len(flaws) > 0 {
 		const most = 20
-		r.t.Errorf("%s\n%s\n%d flaws:\n%s", logView, r.Tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+		r.t.Errorf("%s\n%s\n%d flaws:\n%s", notes, r.Tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
 		return
 	}
-	r.t.Logf("%+v\n%s", r.plan, logView)
+	r.t.Logf("%+v\n%s", r.plan, notes)
 }
 
 // steps runs the phases of a run. It reports whether all completed.

@@ -112,11 +112,11 @@ func TestEmission(t *testing.T) {
 		change func(*emission)
 		want   string
 	}{
-		"as it must be":       {func(*emission) {}, ""},
+		"valid":               {func(*emission) {}, ""},
 		"stored alone":        {func(e *emission) { e.rows.ids, e.rows.numbers = 70, 70 }, ""},
 		"one is not counted":  {func(e *emission) { e.rows.highest++ }, "want a sum of 101"},
 		"one is lost":         {func(e *emission) { e.rows.ids, e.rows.numbers = 69, 69 }, "table has 69"},
-		"too many are there":  {func(e *emission) { e.rows.ids, e.rows.numbers, e.kills = 71, 71, 0 }, "table has 71"},
+		"too many stored":     {func(e *emission) { e.rows.ids, e.rows.numbers, e.kills = 71, 71, 0 }, "table has 71"},
 		"a number twice":      {func(e *emission) { e.rows.numbers-- }, "have 74 numbers"},
 		"dropped in the end":  {func(e *emission) { e.before.dropped-- }, "1 live events were dropped"},
 		"nothing in the end":  {func(e *emission) { e.before.stored = 170 }, "no live events of the last"},

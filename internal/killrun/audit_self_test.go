@@ -269,8 +269,8 @@ func TestReaderDetectsRepeats(t *testing.T) {
 		broken bool
 		text   string
 	}{
-		"what came again and went on": {[]string{"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "a") + "," + chunk("2", "0", "b") + "]"}, false, "ab"},
-		"two settlements":             {[]string{"[" + settled + `1,"index":0}}]`, "[" + settled + `2,"index":0}}]`}, true, ""},
+		"repeated chunks, then new ones": {[]string{"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "a") + "," + chunk("2", "0", "b") + "]"}, false, "ab"},
+		"two settlements":                {[]string{"[" + settled + `1,"index":0}}]`, "[" + settled + `2,"index":0}}]`}, true, ""},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for _, f := range c.frames {

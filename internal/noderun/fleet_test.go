@@ -36,12 +36,12 @@ func TestFleet(t *testing.T) {
 		again   bool
 		flaws   []string
 	}{
-		"by itself":                 {noderun.NodeOptions{}, "0", false, []string{"unexpected end"}},
-		"replaced":                  {noderun.NodeOptions{}, "75", true, nil},
-		"replaced, name may not be": {noderun.NodeOptions{Stays: true}, "75", false, []string{"unexpected end"}},
-		"excused":                   {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "3", true, nil},
-		"not excused":               {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "4", false, []string{"unexpected end"}},
-		"with a secret":             {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"output contains word"}},
+		"by itself":               {noderun.NodeOptions{}, "0", false, []string{"unexpected end"}},
+		"replaced":                {noderun.NodeOptions{}, "75", true, nil},
+		"replaced, but must stay": {noderun.NodeOptions{Stays: true}, "75", false, []string{"unexpected end"}},
+		"excused":                 {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "3", true, nil},
+		"not excused":             {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "4", false, []string{"unexpected end"}},
+		"with a secret":           {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"output contains word"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)

@@ -90,10 +90,10 @@ func TestReader(t *testing.T) {
 		want   string
 	}{
 		"in order":                        {[]string{data(one, two), control(5), ": heartbeat\n\n", data(three), control(9)}, 3, ""},
-		"some of it again":                {[]string{data(one), data(one, two), data(two, three), control(9)}, 3, ""},
+		"some chunks again":               {[]string{data(one), data(one, two), data(two, three), control(9)}, 3, ""},
 		"half a frame does not count":     {[]string{data(one), "event: data\ndata:[" + two + "]\n"}, 1, ""},
 		"a chunk was missing":             {[]string{data(one, three), data(two)}, 2, "was missing before"},
-		"something is different":          {[]string{data(one), data(chunk(5, 0, "x"))}, 1, "repeated with another value"},
+		"a chunk differs":                 {[]string{data(one), data(chunk(5, 0, "x"))}, 1, "repeated with another value"},
 		"twice in a frame":                {[]string{data(one, one)}, 0, "comes after"},
 		"in another order":                {[]string{data(two, one)}, 0, "comes after"},
 		"a chunk before the offset":       {[]string{data(chunk(2, 0, "a"))}, 0, "comes after"},

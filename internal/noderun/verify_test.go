@@ -20,8 +20,8 @@ func TestVerified(t *testing.T) {
 		"merged and not deleted":     {`{"severity":"note","kind":"duplicate-segment"}` + "\n" + sum, 0, ""},
 		"a segment that is in doubt": {`{"severity":"repairable","kind":"duplicate-segment"}` + "\n" + sum, 1, "duplicate-segment"},
 		"a lost head":                {`{"severity":"repairable","kind":"lost-head"}` + "\n" + sum, 1, "lost-head"},
-		"damage":                     {`{"severity":"damage","kind":"gap"}` + "\n" + sum, 2, "gap"},
-		"it did not finish":          {"", 3, "ended with 3"},
+		"corruption":                 {`{"severity":"damage","kind":"gap"}` + "\n" + sum, 2, "gap"},
+		"aborted":                    {"", 3, "ended with 3"},
 		"no findings":                {"parley: what?\n", 1, "what?"},
 	} {
 		if got := fmt.Sprint(noderun.Verified([]byte(c.out), c.code)); (got == "[]") != (c.want == "") || !strings.Contains(got, c.want) {
