@@ -250,7 +250,7 @@ func (w *world) checkAck(a ack, log *knownLog) {
 	case log.settled[id].times != 1:
 		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, log.settled[id].times)
 	case a.Condition.Absent && !created:
-		w.trace.Violate(a.Key, "%s was to create the conversation and did not", id)
+		w.trace.Violate(a.Key, "%s did not create the conversation", id)
 	case a.receipt.UID != log.state.Created().UID || a.Condition.Set && a.Condition.UID != a.receipt.UID:
 		w.trace.Violate(a.Key, "%s was for %q, acknowledged by %q, and is in %q", id, a.Condition.UID, a.receipt.UID, log.state.Created().UID)
 	}

@@ -66,7 +66,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 		w.crash(slot)
 	}
 	if w.Profile != Journals && rng.IntN(2) == 0 {
-		w.damage(context.WithoutCancel(ctx), rng)
+		w.corruptCaches(context.WithoutCancel(ctx), rng)
 	}
 	if schedule.Sleep(ctx, length) != nil {
 		return
@@ -99,7 +99,7 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 		if rng.IntN(2) == 0 { // By then the node has received the answer and acted on it.
 			schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 100*time.Millisecond))
 		}
-		w.trace.Did("struck when " + string(m))
+		w.trace.Did("fault when " + string(m))
 	case <-time.After(4 * time.Second):
 	case <-ctx.Done():
 	}
@@ -120,8 +120,8 @@ func cached(key string) bool {
 	return slices.Contains([]storage.ObjectKind{storage.KindHead, storage.KindCheckpoint, storage.KindPage}, storage.KindOf(key))
 }
 
-// damage corrupts or deletes some of the caches.
-func (w *world) damage(ctx context.Context, rng *rand.Rand) {
+// corruptCaches corrupts or deletes some of the caches.
+func (w *world) corruptCaches(ctx context.Context, rng *rand.Rand) {
 	for _, at := range w.addresses {
 		if rng.IntN(2) == 0 {
 			continue
@@ -133,22 +133,22 @@ func (w *world) damage(ctx context.Context, rng *rand.Rand) {
 		}
 		for _, k := range page.Keys {
 			if cached(k.Key) && rng.IntN(3) == 0 {
-				if err := w.spoil(ctx, rng, k.Key); err != nil {
-					w.trace.Violate("", "spoil %s: %v", k.Key, err)
+				if err := w.corrupt(ctx, rng, k.Key); err != nil {
+					w.trace.Violate("", "corrupt %s: %v", k.Key, err)
 				}
 			}
 		}
 	}
 }
 
-func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
+func (w *world) corrupt(ctx context.Context, rng *rand.Rand, key string) error {
 	data, err := w.Store.Get(ctx, key)
 	if err != nil {
 		return fmt.Errorf("get: %w", err)
 	}
-	w.trace.Did("cache damaged")
+	w.trace.Did("cache corrupted")
 	how := rng.IntN(4)
-	w.trace.Add("", "damage %d to %s", how, key)
+	w.trace.Add("", "corruption %d of %s", how, key)
 	switch how {
 	case 0:
 		return w.Store.Delete(ctx, key)
@@ -169,7 +169,7 @@ func (w *world) cacheRead(key string, body []byte) {
 	switch {
 	case name.Kind == storage.KindHead:
 	case body == nil || !strings.HasPrefix(hex.EncodeToString(sum[:]), name.Digest):
-		w.trace.Did("damage met")
+		w.trace.Did("corrupt cache read")
 	case name.Kind == storage.KindCheckpoint:
 		w.trace.Did("checkpoint read")
 	default:

@@ -58,7 +58,7 @@ func (w *world) start(slot int) error {
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
 		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },
 		Panicked: func(reason any, stack []byte) {
-			w.trace.Violate(m.id, "an actor panics: %v\n%s", reason, stack)
+			w.trace.Violate(m.id, "actor panic: %v\n%s", reason, stack)
 		},
 	})
 	if err != nil {

@@ -274,7 +274,7 @@ func (w *world) checkRuns(ctx context.Context) {
 			w.trace.Did("run " + string(run.Outcome))
 			w.checkRun(b.knownLog, run)
 		case b.sure:
-			w.trace.Violate(b.at.ID, "the run has not ended")
+			w.trace.Violate(b.at.ID, "run has not ended")
 		}
 	}
 }
@@ -289,7 +289,7 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 	for off, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
 		case *conversation.StepRecorded:
-			w.trace.ViolateIf(steps[r.Name], log.at.ID, "the step %s is recorded again at %d", r.Name, off)
+			w.trace.ViolateIf(steps[r.Name], log.at.ID, "step %s is recorded again at %d", r.Name, off)
 			steps[r.Name] = true
 			if strings.HasPrefix(r.Name, "step ") {
 				want += " " + string(r.Output)
@@ -304,7 +304,7 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 	var got string
 	switch {
 	case settled != 1:
-		w.trace.Violate(log.at.ID, "the run is settled %d times", settled)
+		w.trace.Violate(log.at.ID, "run is settled %d times", settled)
 	case w.jobFails(in.For) != (run.Outcome == conversation.OutcomeFailed && run.Error.Message == jobFails):
 		w.trace.Violate(log.at.ID, "run ended with unexpected %s, %+v", run.Outcome, run.Error)
 	case run.Outcome == conversation.OutcomeCompleted && (json.Unmarshal(run.Output, &got) != nil || got != want):

@@ -280,7 +280,7 @@ func (p Profile) wanted() (out schedule.Shown) {
 			"asked again at the end": 2000, "attachment read": 100, "image seen by a model": 100, "abort": 100, "abort without effect": 100,
 			"settled completed": 1000, "settled failed": 100, "settled aborted": 100,
 			"vendor asked to wait": 10, "step dropped": 100, "tool failed": 300, "output stored": 20, "data written": 500,
-			"snapshot compared": 300, "read cancelled": 500, "checkpoint read": 500, "history page read": 50, "cache damaged": 100, "damage met": 30,
+			"snapshot compared": 300, "read cancelled": 500, "checkpoint read": 500, "history page read": 50, "cache corrupted": 100, "corrupt cache read": 30,
 			"crash": 500, "two crashes at once": 30, "drain": 100, "crash in a drain": 20, "outage": 100, "landed late": 500,
 			"segment": 1000, "batch deleted": 4000, "key taken again": 1,
 		}
@@ -295,7 +295,7 @@ func (p Profile) wanted() (out schedule.Shown) {
 		}
 		wantEach(out, 100, "journal PUT ", schedule.Faults())
 		wantEach(out, 50, "journal DELETE ", schedule.Faults())
-		wantEach(out, 100, "struck when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
+		wantEach(out, 100, "fault when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
 	case Trees:
 		out = schedule.Shown{
 			"acknowledged": 3000, "batch": 20000, "claim": 2500, "model call": 4000, "crash": 500, "drain": 200, "outage": 300, "landed late": 500,

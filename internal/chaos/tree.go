@@ -83,7 +83,7 @@ func (w *world) refusedDispatch(by conversation.SubmissionID, err error) {
 	case errors.As(err, &limit):
 		w.trace.Did("dispatch refused by a budget")
 		w.trace.ViolateIf(spent.Submissions < treeSubmissions && spent.Dollars < treeDollars,
-			string(by), "a dispatch ends with %v, and its tree has used %d messages and $%v", err, spent.Submissions, spent.Dollars)
+			string(by), "dispatch refused with %v, but its tree has used only %d messages and $%v", err, spent.Submissions, spent.Dollars)
 	case refusal(err), conversation.CodeOf(err) == conversation.CodeAdmissionUnknown:
 	default:
 		w.trace.Violate(string(by), "dispatch: got unexpected %v", err)
@@ -210,7 +210,7 @@ func (w *world) checkBudgets(log *knownLog) {
 func (w *world) checkCost(t *conversation.Tree, m conversation.TreeMember) {
 	log := w.known[m.Address]
 	if log == nil {
-		w.trace.Violate(string(t.Submission), "%+v is a member", m)
+		w.trace.Violate(string(t.Submission), "unexpected member %+v", m)
 		return
 	}
 	var of conversation.SubmissionID

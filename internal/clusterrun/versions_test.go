@@ -394,7 +394,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 		n := v.nodes[i%2]
 		// The current writer of the older node takes the first one, and is fenced.
 		if got := v.ask(ctx, http.MethodPost, n.url(k.id), m.Body); got != refusal && (i > 0 || got != unknownOutcome) {
-			v.Fail("an admission to %s at %v is answered with %+v, want %+v", k.id, n, got, refusal)
+			v.Fail("admit to %s at %v: got %+v, want %+v", k.id, n, got, refusal)
 		}
 	}
 	if got := v.refusals(k); got != 1 {
@@ -402,7 +402,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 	}
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=" + conversation.Offset(0).String(), "?view=updates&live=sse&offset=-1"} {
 		if got := v.ask(ctx, http.MethodGet, v.older.url(k.id)+query, nil); got != refusal {
-			v.Fail("a read of %s%s at the older node is answered with %+v, want %+v", k.id, query, got, refusal)
+			v.Fail("read %s%s at the older node: got %+v, want %+v", k.id, query, got, refusal)
 		}
 	}
 	if got := v.refusals(k); got != 2 {
@@ -414,7 +414,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 		err = s.Read(ctx, v.logs)
 	}
 	if err != nil || int64(l.Next) != s.After.Seq {
-		v.Fail("a read of %s at the newer node shows it up to %s, want %d: %v", k.id, l.Next, s.After.Seq, err)
+		v.Fail("read %s at the newer node: got head %s, want %d: %v", k.id, l.Next, s.After.Seq, err)
 	}
 	if diff := cmp.Diff(before, v.objects(ctx, k)); diff != "" {
 		v.Fail("objects of %s have changed (-before +after):\n%s", k.id, diff)
@@ -465,7 +465,7 @@ func (v *versions) metrics(ctx context.Context) ([]byte, error) {
 // served sends the refused message again.
 func (v *versions) served(ctx context.Context, k *talk, m *sent) bool {
 	if err := v.client.sendTo(ctx, k.dice(5), []*node{v.newer}, k.id, m); err != nil || m.Receipt.Deduplicated {
-		v.Fail("the message that was refused is answered with %+v: %v", m.Receipt, err)
+		v.Fail("send refused message again: got %+v, %v", m.Receipt, err)
 		return false
 	}
 	k.sent = append(k.sent, m)
