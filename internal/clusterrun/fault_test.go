@@ -149,9 +149,8 @@ func (c *cluster) breaks(ctx context.Context, f fault, affected []*node) {
 	c.heal()
 }
 
-// holdAll stalls the bucket for all nodes. No node or replaces during the stall. A node expelled
-// before it, It a busy
-// machine may cause, may end.
+// holdAll stalls the bucket for all nodes, or replaces all of its answers. No node is expelled during that time. A node that
+// was expelled before, which a busy machine may cause, may end.
 func (c *cluster) holdAll(ctx context.Context, affected []*node, d time.Duration) {
 	before := c.Replacements()
 	if c.answers != nil {
@@ -166,7 +165,7 @@ func (c *cluster) holdAll(ctx context.Context, affected []*node, d time.Duration
 	ended, expelled := c.Replacements()-before, len(affected)-len(newest.Members)
 	c.heal()
 	if err != nil || ended > expelled {
-		c.Fail("%d nodes ended while the bucket was stalled, %d of them expelled before; %v", ended, expelled, err)
+		c.Fail("%d nodes ended while the bucket gave no usable answers, %d of them expelled before; %v", ended, expelled, err)
 	}
 }
 
