@@ -23,7 +23,7 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 func BenchmarkEmitDeadSink(b *testing.B) {
 	bucket := memory(b)
 	dead := newSink(b, "dead")
-	dead.fate = away
+	dead.outcome = away
 	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{dead}, Project: project})
 	if err != nil {
 		b.Fatal(err)
@@ -50,7 +50,7 @@ func BenchmarkEmitDeadSink(b *testing.B) {
 func BenchmarkOfferDeadSink(b *testing.B) {
 	bucket := memory(b)
 	dead := newSink(b, "dead")
-	dead.fate = away
+	dead.outcome = away
 	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{dead}, Project: project})
 	if err != nil {
 		b.Fatal(err)

@@ -169,7 +169,7 @@ func (x *Exporter) MayLeave(key conversation.Key) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.trails[key]
-	if t == nil || t.done() || x.stands(t) {
+	if t == nil || t.done() || x.isCovered(t) {
 		return true
 	}
 	t.asked = true
@@ -188,7 +188,7 @@ func (x *Exporter) Emit(events ...observability.Event) {
 }
 
 // SweepSoon requests a sweep, for example when the members have changed.
-func (x *Exporter) SweepSoon() { nudge(x.soon) }
+func (x *Exporter) SweepSoon() { signal(x.soon) }
 
 // Run ships, reads, writes journals and sweeps until ctx ends. Then it tries once more to ship waiting
 // events, writes the journals a last time and returns nil, within three times 10 s. It runs once.
@@ -224,7 +224,7 @@ func (x *Exporter) Run(ctx context.Context) error {
 }
 
 // signal sends on a channel with capacity 1, unless a signal is pending.
-func nudge(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // a signal is pending

@@ -27,7 +27,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no project": {Member: "m", Sinks: []observability.Sink{newSink(t, "a")}},
 	} {
 		if _, err := export.New(storage.NewLogs(b, nil), b, o); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: New succeeded, want an error", name)
 		}
 	}
 }
@@ -40,41 +40,41 @@ func TestOfferedIsShipped(t *testing.T) {
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		if !r.MayLeave(l.key) {
-			t.Error("it may not leave before it has a batch")
+			t.Error("conversation without a batch may not leave")
 		}
 		offer(r, l, 9)
 		if seq, ok := r.Cursor(l.key); seq != -1 || !ok {
-			t.Errorf("cursor is %d, %v before anything was shipped", seq, ok)
+			t.Errorf("cursor is %d, %v before the first group, want -1", seq, ok)
 		}
 		if r.MayLeave(l.key) {
-			t.Error("it may leave before anything was shipped")
+			t.Error("conversation may leave before it is shipped")
 		}
 		time.Sleep(2 * second)
 		select {
 		case <-r.Moved():
 		default:
-			t.Error("nobody was told that it may leave")
+			t.Error("no signal of Moved")
 		}
 		if !r.MayLeave(l.key) {
-			t.Error("it may not leave")
+			t.Error("shipped conversation may not leave")
 		}
 		if seq, ok := r.Cursor(l.key); seq != 8 || !ok {
-			t.Errorf("cursor is %d, %v", seq, ok)
+			t.Errorf("cursor is %d, %v, want the last batch", seq, ok)
 		}
 		got, writes, _ := r.sinks[0].got()
 		if diff := cmp.Diff(l.events(), got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if !slices.Equal(writes, []int{len(got)}) {
-			t.Errorf("written in groups of %d", writes)
+			t.Errorf("unexpected groups: %d", writes)
 		}
 		time.Sleep(30 * second)
 		if s := r.Status(); s.Journals != 0 || s.Waiting != 0 || s.Bytes != 0 || s.Shipped != int64(len(got)) || s.Lag != 0 {
-			t.Errorf("status: %+v", s)
+			t.Errorf("unexpected status: %+v", s)
 		}
 		r.Closed(l.key)
 		if _, ok := r.Cursor(l.key); ok || r.Status().Conversations != 0 {
-			t.Error("it is not forgotten")
+			t.Error("shipped conversation is still kept")
 		}
 	})
 }
@@ -89,10 +89,10 @@ func offer(r *rig, l *logbook, n int) {
 
 // TestExportedInTimeIsNeverListed: conversations exported within JournalEvery are never listed, under
 // any load.
-func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
+func TestExportedInTimeIsNeverListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		a.fate = func() (error, bool) { // others arrive concurrently
+		a.outcome = func() (error, bool) { // others arrive concurrently
 			time.Sleep(300 * time.Millisecond)
 			return nil, false
 		}
@@ -109,9 +109,9 @@ func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if s := r.Status(); s.Journals != 0 {
-			t.Errorf("%d journals were written", s.Journals)
+			t.Errorf("%d journals written, want 0", s.Journals)
 		}
-		a.set(func() { a.fate = away })
+		a.set(func() { a.outcome = away })
 		for range 20 {
 			offer(r, books[0], 1)
 			r.MayLeave(books[0].key)
@@ -119,7 +119,7 @@ func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, ok := journals(t, r.bucket)["me"][books[0].key]; !ok {
-			t.Error("what waits is not listed")
+			t.Error("waiting conversation is not listed")
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 func TestOldestIsListedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		r := newRig(t, memory(t), export.Options{}, a)
 		oldest := newLogbook(t, r.logs, "oldest")
 		list := func(l *logbook) {
@@ -145,7 +145,7 @@ func TestOldestIsListedInTime(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, ok := journals(t, r.bucket)["me"][oldest.key]; !ok {
-			t.Error("it is not listed")
+			t.Error("oldest conversation is not listed")
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestLiveEventsLeaveTogether(t *testing.T) {
 		}
 		time.Sleep(2 * second)
 		if _, writes, _ := a.got(); len(writes) != 3 {
-			t.Errorf("groups of %v events", writes)
+			t.Errorf("unexpected groups: %v", writes)
 		}
 	})
 }
@@ -205,17 +205,17 @@ func TestGroups(t *testing.T) {
 func TestOneSinkAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
-		b.fate = away
+		b.outcome = away
 		r := newRig(t, memory(t), export.Options{}, a, b)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		offer(r, l, 3)
 		time.Sleep(40 * second)
 		if _, _, calls := a.got(); calls != 1 {
-			t.Errorf("sink a was asked %d times", calls)
+			t.Errorf("sink a was called %d times, want 1", calls)
 		}
 		if _, _, calls := b.got(); calls != 6 { // after 1, 2, 4, 8, 16 and 30 s
-			t.Errorf("sink b was asked %d times", calls)
+			t.Errorf("sink b was called %d times, want 6", calls)
 		}
 		s := r.Status()
 		if seq, _ := r.Cursor(l.key); seq != -1 || s.Shipped != 0 || s.Lag < 39*second {
@@ -224,23 +224,23 @@ func TestOneSinkAway(t *testing.T) {
 		if !s.Sinks[1].Failing || s.Sinks[1].Failures != 6 || s.Sinks[1].LastError != "away" || s.Sinks[0].Failing {
 			t.Errorf("sinks: %+v", s.Sinks)
 		}
-		b.set(func() { b.fate = nil })
+		b.set(func() { b.outcome = nil })
 		time.Sleep(31 * second)
 		if seq, _ := r.Cursor(l.key); seq != 2 {
-			t.Errorf("cursor %d after all", seq)
+			t.Errorf("final cursor %d", seq)
 		}
 		if got, _, _ := b.got(); !cmp.Equal(got, l.events()) {
-			t.Errorf("sink b has %d events", len(got))
+			t.Errorf("sink b has %d events, want all", len(got))
 		}
 	})
 }
 
 // TestLeavingConversationsAreListed: with a failing sink a conversation is listed before it may leave,
 // others are not, and it is unlisted once it is exported.
-func TestAwayListsWhoWantsToLeave(t *testing.T) {
+func TestLeavingConversationsAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		b := memory(t)
 		r := newRig(t, b, export.Options{}, a)
 		l, stays := newLogbook(t, r.logs, "x"), newLogbook(t, r.logs, "y")
@@ -249,40 +249,40 @@ func TestAwayListsWhoWantsToLeave(t *testing.T) {
 			offer(r, l, 2)
 		}
 		if r.MayLeave(l.key) {
-			t.Fatal("it may leave at once")
+			t.Fatal("unlisted conversation may leave")
 		}
 		time.Sleep(4 * second)
 		if len(journals(t, b)) != 0 || r.MayLeave(l.key) {
-			t.Error("it is listed too early")
+			t.Error("conversation listed before JournalEvery")
 		}
 		time.Sleep(1100 * time.Millisecond)
 		select {
 		case <-r.Moved():
 		default:
-			t.Error("nobody was told")
+			t.Error("no signal of Moved")
 		}
 		if !r.MayLeave(l.key) {
-			t.Error("it may not leave though it stands in the journal")
+			t.Error("it may not leave though it isCovered in the journal")
 		}
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {l.key: -1}}, journals(t, b)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		offer(r, l, 1)
 		if r.MayLeave(l.key) {
-			t.Error("a journal covers what came after it")
+			t.Error("journal covers a later batch")
 		}
 		time.Sleep(6 * second)
 		if !r.MayLeave(l.key) {
-			t.Error("the next journal does not cover it")
+			t.Error("next journal does not cover the batch")
 		}
-		a.set(func() { a.fate = nil })
+		a.set(func() { a.outcome = nil })
 		time.Sleep(40 * second)
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {}}, journals(t, b)); diff != "" {
-			t.Errorf("after all (-want +got):\n%s", diff)
+			t.Errorf("final journals (-want +got):\n%s", diff)
 		}
 		r.stop()
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{}, journals(t, b)); diff != "" {
-			t.Errorf("after an orderly end (-want +got):\n%s", diff)
+			t.Errorf("journals after an orderly end (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -301,20 +301,20 @@ func TestEndListsAll(t *testing.T) {
 		offer(r, done, 2)
 		offer(r, x, 1)
 		time.Sleep(2 * second)
-		a.set(func() { a.fate = away })
+		a.set(func() { a.outcome = away })
 		offer(r, x, 3)
 		offer(r, y, 1)
 		began := time.Now()
 		r.stop()
 		if took := time.Since(began); took > 30*second {
-			t.Errorf("the end took %v", took)
+			t.Errorf("Run took %v to end", took)
 		}
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: 0, y.key: -1}}, journals(t, b)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		for _, l := range []*logbook{done, x, y} {
 			if !r.MayLeave(l.key) {
-				t.Errorf("%s may not leave", l.at.ID)
+				t.Errorf("%s may not leave after the end", l.at.ID)
 			}
 		}
 	})
@@ -330,10 +330,10 @@ func TestEndShips(t *testing.T) {
 		offer(r, l, 1)
 		r.stop()
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, l.events()) {
-			t.Errorf("the sink has %d events", len(got))
+			t.Errorf("sink has %d events, want all", len(got))
 		}
 		if refs := journals(t, b); len(refs) > 0 {
-			t.Errorf("journals: %v", refs)
+			t.Errorf("journals %v, want none", refs)
 		}
 	})
 }
@@ -342,7 +342,7 @@ func TestEndShips(t *testing.T) {
 func TestEndRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
-		b.fate = away
+		b.outcome = away
 		r := newRig(t, memory(t), export.Options{}, a, b)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
@@ -350,7 +350,7 @@ func TestEndRepeatsNothing(t *testing.T) {
 		time.Sleep(5 * second)
 		r.stop()
 		if _, _, calls := a.got(); calls != 1 {
-			t.Errorf("sink a was asked %d times", calls)
+			t.Errorf("sink a was called %d times, want 1", calls)
 		}
 	})
 }
@@ -369,10 +369,10 @@ func TestHangingSink(t *testing.T) {
 		began := time.Now()
 		r.stop()
 		if took := time.Since(began); took > 30*second {
-			t.Errorf("the end took %v", took)
+			t.Errorf("Run took %v to end", took)
 		}
 		if c := r.Status().Sinks[0].Live; c.Emitted != 1 || c.Stored != 0 || c.Dropped != 1 {
-			t.Errorf("live: %+v", c)
+			t.Errorf("unexpected live counts: %+v", c)
 		}
 	})
 }
@@ -385,7 +385,7 @@ func TestPanicOfASink(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := newSink(t, "a")
 			times := 0
-			a.fate = func() (error, bool) {
+			a.outcome = func() (error, bool) {
 				if times++; times < 3 {
 					fails()
 				}
@@ -412,7 +412,7 @@ func TestRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
 		again := true
-		a.fate = func() (error, bool) {
+		a.outcome = func() (error, bool) {
 			defer func() { again = false }()
 			return &observability.RejectedError{Events: map[string]int{"too_large": 1}, Again: again, Err: errAway}, false
 		}
@@ -450,7 +450,7 @@ func TestLiveIsAccounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
 		n := 0
-		b.fate = func() (error, bool) {
+		b.outcome = func() (error, bool) {
 			if n++; n%4 != 0 {
 				return errAway, n%2 == 0
 			}
@@ -461,7 +461,7 @@ func TestLiveIsAccounted(t *testing.T) {
 			r.Emit(live(2*i), live(2*i+1))
 			time.Sleep(10 * time.Millisecond)
 		}
-		b.set(func() { b.fate = away })
+		b.set(func() { b.outcome = away })
 		r.Emit(live(800))
 		r.stop()
 		r.Emit(live(801))
@@ -472,7 +472,7 @@ func TestLiveIsAccounted(t *testing.T) {
 			}
 			stored, _, _ := r.sinks[i].got()
 			if int64(len(stored)) < c.Stored || s.Name == "a" && int64(len(stored)) != c.Stored {
-				t.Errorf("sink %s says %d stored, has %d", s.Name, c.Stored, len(stored))
+				t.Errorf("sink %s counts %d stored, has %d", s.Name, c.Stored, len(stored))
 			}
 			if s.Name == "a" && c.Dropped != 1 || s.Name == "b" && (c.Dropped < 2 || c.Stored == 0) {
 				t.Errorf("sink %s: %+v", s.Name, c)
@@ -487,7 +487,7 @@ func TestLiveIsAccounted(t *testing.T) {
 func TestForgottenOnlyWhenShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		r := newRig(t, memory(t), export.Options{FlushRows: 1, JournalEvery: time.Hour}, a)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
@@ -499,7 +499,7 @@ func TestForgottenOnlyWhenShipped(t *testing.T) {
 		offer(r, l, 2)
 		a.set(func() {
 			writes := 0
-			a.fate = func() (error, bool) {
+			a.outcome = func() (error, bool) {
 				if writes++; writes > 2 {
 					return errAway, false
 				}
@@ -508,19 +508,19 @@ func TestForgottenOnlyWhenShipped(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		if got, _, _ := a.got(); len(got) != len(l.events())-4 {
-			t.Fatalf("%d of %d events are stored", len(got), len(l.events()))
+			t.Fatalf("%d of %d events stored", len(got), len(l.events()))
 		}
 		if seq, ok := r.Cursor(l.key); seq != 2 || !ok {
-			t.Errorf("cursor is %d, %v", seq, ok)
+			t.Errorf("cursor is %d, %v, want the last batch", seq, ok)
 		}
 		if r.MayLeave(l.key) {
-			t.Error("it may leave before all is shipped")
+			t.Error("conversation may leave before all events are shipped")
 		}
 		r.Closed(l.key)
-		a.set(func() { a.fate = nil })
+		a.set(func() { a.outcome = nil })
 		time.Sleep(time.Minute)
 		if got, _, _ := a.got(); !cmp.Equal(l.events(), got) || r.Status().Conversations != 0 {
-			t.Errorf("%d events are stored, status %+v", len(got), r.Status())
+			t.Errorf("%d events stored, want all; status %+v", len(got), r.Status())
 		}
 	})
 }

@@ -124,7 +124,7 @@ type sink struct {
 	name string
 	// outcome decides the next write: an error before it, or in the middle with half of the events
 	// stored. nil stores all.
-	fate func() (err error, half bool)
+	outcome func() (err error, half bool)
 
 	mu     bubbleLock
 	busy   bool
@@ -151,7 +151,7 @@ func (s *sink) Write(ctx context.Context, events []observability.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls++; s.busy {
-		s.tb.Errorf("sink %s is given two groups at once", s.name)
+		s.tb.Errorf("sink %s got two concurrent writes", s.name)
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		s.tb.Errorf("sink %s has no deadline", s.name)
@@ -164,8 +164,8 @@ func (s *sink) Write(ctx context.Context, events []observability.Event) error {
 		s.busy = false
 		return ctx.Err()
 	}
-	if s.fate != nil {
-		err, half := s.fate()
+	if s.outcome != nil {
+		err, half := s.outcome()
 		if half {
 			s.take(events[:len(events)/2])
 		}
@@ -182,7 +182,7 @@ func (s *sink) take(events []observability.Event) {
 	for _, e := range events {
 		line := encoded(s.tb, e)
 		if was, ok := s.stored[e.ID]; ok && was != line {
-			s.tb.Errorf("event %s came as\n%s and as\n%s", e.ID, was, line)
+			s.tb.Errorf("event %s received as\n%s and as\n%s", e.ID, was, line)
 		}
 		s.stored[e.ID] = line
 		s.order = append(s.order, e.ID)

@@ -34,9 +34,9 @@ func (s *shard) differs() bool { return s.fresh > 0 || s.gone > 0 || s.Behind }
 
 func (x *Exporter) shardOf(t *trail) *shard { return &x.shards[storage.ExportShard(t.key)] }
 
-// covered reports whether a landed journal covers all known batches of a conversation, and all later
+// isCovered reports whether a landed journal covers all known batches of a conversation, and all later
 // ones will until it is exported. The caller holds mu, as for all functions below.
-func (x *Exporter) stands(t *trail) bool {
+func (x *Exporter) isCovered(t *trail) bool {
 	covered := t.covered
 	if x.shardOf(t).Landed >= t.n {
 		covered = t.noted
@@ -89,7 +89,7 @@ func (x *Exporter) touch(s *shard) {
 		s.since = time.Time{}
 	case s.since.IsZero():
 		s.since = time.Now()
-		nudge(x.dirty)
+		signal(x.dirty)
 	}
 }
 
@@ -173,7 +173,7 @@ func (x *Exporter) writeShard(ctx context.Context, w *storage.JournalWriter, s *
 	x.written(s, j.N, err)
 	if err != nil {
 		if ctx.Err() == nil {
-			x.log.Error("write export journal", "shard", s.number, "n", j.N, "err", err)
+			x.log.Error("write export journal failed", "shard", s.number, "n", j.N, "err", err)
 		}
 		return
 	}
@@ -189,7 +189,7 @@ func (x *Exporter) deleteReplaced(ctx context.Context, s *shard, n int64) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	if err := storage.DeleteExportJournal(ctx, x.bucket, keys); err != nil {
-		x.log.Warn("delete export journal", "shard", s.number, "n", n-1, "err", err)
+		x.log.Warn("delete export journal failed", "shard", s.number, "n", n-1, "err", err)
 	}
 }
 
@@ -228,8 +228,8 @@ func (x *Exporter) written(s *shard, n int64, err error) {
 	}
 	x.counts.journals++
 	s.Land(n)
-	nudge(x.moved)
-	nudge(x.answered)
+	signal(x.moved)
+	signal(x.answered)
 }
 
 // closeJournals lists all conversations that are not exported, and removes empty journals. It is
@@ -256,5 +256,5 @@ func (x *Exporter) closeJournals(ctx context.Context) {
 	for _, s := range empty {
 		x.deleteReplaced(ctx, s, s.Newest+1)
 	}
-	nudge(x.moved)
+	signal(x.moved)
 }

@@ -70,7 +70,7 @@ func (o *Options) longestPause() time.Duration { return max(maxPause, o.RetryPau
 // complete returns the options with all defaults.
 func (o *Options) complete() (Options, error) {
 	if o == nil {
-		return Options{}, errors.New("new exporter: it needs options")
+		return Options{}, errors.New("new exporter: options are nil")
 	}
 	c := *o
 	switch {

@@ -28,14 +28,14 @@ type delayed struct {
 }
 
 // errSkipped reports that a log must not be read now.
-var errSkipped = errors.New("log is left alone")
+var errSkipped = errors.New("log must not be read now")
 
 // shortError reports that a log ends before a known batch.
 type shortError struct{ end, want int64 }
 
 // Error implements error.
 func (e *shortError) Error() string {
-	return fmt.Sprintf("log ends at batch %d, batch %d was there", e.end, e.want)
+	return fmt.Sprintf("log ends at batch %d, but batch %d was known", e.end, e.want)
 }
 
 // badRecordsError reports a valid batch whose records cannot be decoded.
@@ -88,7 +88,7 @@ func (x *Exporter) readLoop(ctx context.Context) {
 			wait = x.opts.RetryPause
 			continue
 		}
-		x.log.Warn("read log for its events, trying again", "conversation", string(t.key), "err", err)
+		x.log.Warn("read log failed; retrying", "conversation", string(t.key), "err", err)
 		if !pause(ctx, wait) {
 			return
 		}
@@ -133,7 +133,7 @@ func (x *Exporter) nextToRead() (*trail, time.Duration) {
 		x.toRead[0] = nil
 		x.toRead = x.toRead[1:]
 		if len(x.toRead) > 0 {
-			nudge(x.readable) // for the other readers
+			signal(x.readable) // for the other readers
 		}
 		return t, 0
 	}
@@ -253,7 +253,7 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	var panicked *panicError
 	switch {
 	case err == nil:
-		t.damaged = 0
+		t.corrupt = 0
 		if end && t.adopts == adopts {
 			t.unread = false
 		}
@@ -262,12 +262,12 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	case errors.As(err, &newer): // A newer node will read it.
 		if !t.logged {
 			t.logged = true
-			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
+			x.log.Warn("log of newer version; export delayed", "conversation", string(t.key), "err", err)
 		}
 		x.delay(t, x.opts.longestPause())
 	case storage.IsCorrupt(err), errors.As(err, &bad), errors.As(err, &short), errors.As(err, &panicked):
-		if t.damaged++; t.damaged >= corruptAttempts {
-			x.giveUp(t, err)
+		if t.corrupt++; t.corrupt >= corruptAttempts {
+			x.skip(t, err)
 		} else {
 			x.delay(t, x.opts.longestPause())
 		}
@@ -277,7 +277,7 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	}
 	x.enqueue(t)
 	x.settle(t)
-	nudge(x.answered)
+	signal(x.answered)
 	return retry
 }
 
@@ -293,12 +293,12 @@ func (x *Exporter) delay(t *trail, wait time.Duration) {
 }
 
 // skip moves the cursor of a log that cannot be read to its tail, and logs the loss.
-func (x *Exporter) giveUp(t *trail, err error) {
-	x.log.Error("events are not exported: log cannot be read",
+func (x *Exporter) skip(t *trail, err error) {
+	x.log.Error("events lost; log cannot be read",
 		"conversation", string(t.key), "exported", t.exported, "known", t.tail, "err", err)
 	x.counts.lost++
 	x.counts.lastLost = fmt.Sprintf("conversation %s, batches after %d: %v", t.key, t.taken, err)
-	t.unread, t.damaged = false, 0
+	t.unread, t.corrupt = false, 0
 	t.taken = t.tail
 	if t.pending > 0 {
 		t.last.upto = t.tail

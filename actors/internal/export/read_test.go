@@ -34,7 +34,7 @@ func (l *logbook) compact() {
 
 // TestReadsBatchesThatWereNotOffered: after a checkpoint, over segments and gaps, and from a position
 // in the middle with an unknown source.
-func TestReadsWhatWasNotOffered(t *testing.T) {
+func TestReadsBatchesThatWereNotOffered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		exported int64
 		known    bool // Open includes the source
@@ -78,13 +78,13 @@ func TestReadsWhatWasNotOffered(t *testing.T) {
 				}
 				got, _, _ := r.sinks[0].got()
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
+					t.Errorf("events (-want +got):\n%s", diff)
 				}
 				if n := len(r.sinks[0].order); n != len(got) {
-					t.Errorf("%d events came %d times", len(got), n)
+					t.Errorf("%d events were received %d times", len(got), n)
 				}
 				if seq, _ := r.Cursor(l.key); seq != l.tail.Seq {
-					t.Errorf("cursor %d of %d", seq, l.tail.Seq)
+					t.Errorf("cursor %d, want %d", seq, l.tail.Seq)
 				}
 				if s := r.Status(); s.Behind != 0 || s.Lost != 0 {
 					t.Errorf("status %+v", s)
@@ -99,7 +99,7 @@ func TestReadsWhatWasNotOffered(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		const limit = 40 << 10
 		r := newRig(t, memory(t), export.Options{MemoryBytes: limit, FlushRows: 20, Readers: 2}, a)
 		var books []*logbook
@@ -112,7 +112,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			for _, l := range books {
 				offer(r, l, 1)
 				if s := r.Status(); s.Bytes > limit+8<<10 {
-					t.Fatalf("%d bytes wait, limit %d", s.Bytes, limit)
+					t.Fatalf("%d bytes waiting, limit %d", s.Bytes, limit)
 				}
 			}
 			time.Sleep(second)
@@ -120,11 +120,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		if s := r.Status(); s.Behind < 20 || s.Bytes < limit/2 || s.Lag < 11*second {
 			t.Errorf("status %+v", s)
 		}
-		a.set(func() { a.fate = nil })
+		a.set(func() { a.outcome = nil })
 		time.Sleep(2 * time.Minute)
 		got, _, _ := a.got()
 		if diff := cmp.Diff(merge(books...), got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		last := map[string]int{}
 		for _, id := range a.order {
@@ -134,7 +134,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if at := seq*100 + index + 1; at <= last[conv] {
-				t.Errorf("%s came after %d", id, last[conv])
+				t.Errorf("%s received after %d", id, last[conv])
 			} else {
 				last[conv] = at
 			}
@@ -146,7 +146,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // TestCorruptLogDelaysNoOther: an unreadable log is skipped, another is read.
-func TestDamageHoldsUpNobody(t *testing.T) {
+func TestCorruptLogDelaysNoOther(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, b storage.Bucket, l *logbook){
 		"deleted": func(t *testing.T, b storage.Bucket, l *logbook) {
 			for seq := range l.tail.Seq + 1 {
@@ -181,10 +181,10 @@ func TestDamageHoldsUpNobody(t *testing.T) {
 				r.Open(good.key, observability.Source{}, -1, good.tail.Seq)
 				time.Sleep(5 * second)
 				if seq, _ := r.Cursor(good.key); seq != 5 {
-					t.Errorf("cursor of the good one is %d", seq)
+					t.Errorf("cursor of the intact log is %d", seq)
 				}
 				if r.MayLeave(bad.key) || r.Status().Lost != 0 {
-					t.Error("the damaged one is given up at once")
+					t.Error("corrupt log was skipped at the first attempt")
 				}
 				time.Sleep(2 * time.Minute)
 				s := r.Status()
@@ -192,11 +192,11 @@ func TestDamageHoldsUpNobody(t *testing.T) {
 					t.Errorf("status %+v", s)
 				}
 				if !r.MayLeave(bad.key) {
-					t.Error("the damaged one may not leave")
+					t.Error("skipped conversation may not leave")
 				}
 				r.Closed(bad.key)
 				if _, ok := r.Cursor(bad.key); ok {
-					t.Error("the damaged one is not forgotten")
+					t.Error("skipped conversation is still kept")
 				}
 			})
 		})
@@ -215,7 +215,7 @@ func refusing(b storage.Bucket, key conversation.Key) storage.Bucket {
 
 // TestRefusedLogDelaysNoOther: the reader of a refused log pauses, and the other readers do not retry
 // it.
-func TestRefusedLogHoldsUpNoOther(t *testing.T) {
+func TestRefusedLogDelaysNoOther(t *testing.T) {
 	for k := range 8 {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory(t)
@@ -229,7 +229,7 @@ func TestRefusedLogHoldsUpNoOther(t *testing.T) {
 			r.Open(good.key, observability.Source{}, -1, 0)
 			time.Sleep(2 * second)
 			if seq, _ := r.Cursor(good.key); seq != 0 {
-				t.Errorf("after %d times 7 s: cursor of the good one is %d", k, seq)
+				t.Errorf("after %d times 7 s: cursor of the other log is %d", k, seq)
 			}
 			if s := r.Status(); s.Behind != 1 || s.Lost != 0 {
 				t.Errorf("status %+v", s)
@@ -239,7 +239,7 @@ func TestRefusedLogHoldsUpNoOther(t *testing.T) {
 }
 
 // TestNewerRecordsAreNotSkipped: they wait for a node that can read them.
-func TestNewerRecordsAreNotGivenUp(t *testing.T) {
+func TestNewerRecordsAreNotSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
 		r := newRig(t, b, export.Options{}, newSink(t, "a"))
@@ -255,7 +255,7 @@ func TestNewerRecordsAreNotGivenUp(t *testing.T) {
 			t.Errorf("cursor %d, status %+v", seq, r.Status())
 		}
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {l.key: 0}}, journals(t, b)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -272,7 +272,7 @@ func TestBucketAway(t *testing.T) {
 		r := newRig(t, faulty, export.Options{}, newSink(t, "a"))
 		r.Open(l.key, observability.Source{}, -1, l.tail.Seq)
 		if r.MayLeave(l.key) {
-			t.Error("it may leave")
+			t.Error("conversation may leave before its log is read")
 		}
 		time.Sleep(time.Hour)
 		if s := r.Status(); s.Behind != 1 || s.Lost != 0 || s.Journals != 0 || s.JournalFailures == 0 || r.MayLeave(l.key) {
@@ -309,7 +309,7 @@ func TestBytesOfAConversation(t *testing.T) {
 		x.MayLeave(key)
 	}
 	if each := (heap() - before) / n; each > 1<<10 {
-		t.Errorf("a conversation takes %d bytes, want at most 1 KiB", each)
+		t.Errorf("conversation takes %d bytes, want at most 1 KiB", each)
 	} else {
 		t.Logf("a conversation takes %d bytes", each)
 	}
@@ -317,7 +317,7 @@ func TestBytesOfAConversation(t *testing.T) {
 }
 
 // TestSkippedLogs: a log that must not be read is read when it may be again, and delays no other.
-func TestLogsThatAreLeftAlone(t *testing.T) {
+func TestSkippedLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var aside atomic.Bool
 		aside.Store(true)
@@ -335,13 +335,13 @@ func TestLogsThatAreLeftAlone(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		got, _, _ := r.sinks[0].got()
 		if diff := cmp.Diff(other.events(), got); diff != "" {
-			t.Errorf("while one is left alone (-want +got):\n%s", diff)
+			t.Errorf("events while one log is skipped (-want +got):\n%s", diff)
 		}
 		aside.Store(false)
 		time.Sleep(time.Minute)
 		got, _, _ = r.sinks[0].got()
 		if diff := cmp.Diff(merge(left, other), got); diff != "" {
-			t.Errorf("when it is left alone no more (-want +got):\n%s", diff)
+			t.Errorf("events after that (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -386,10 +386,10 @@ func TestPanicOverALog(t *testing.T) {
 					}
 				}
 				if s := r.Status(); s.Lost != 1 {
-					t.Errorf("%d logs were given up", s.Lost)
+					t.Errorf("%d logs skipped", s.Lost)
 				}
 				if n := reads.Load(); n < 3 || over.Load() != n {
-					t.Errorf("told of %d reads, and of the end of %d", n, over.Load())
+					t.Errorf("%d reads began and %d ended", n, over.Load())
 				}
 			})
 		})

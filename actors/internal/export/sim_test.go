@@ -49,33 +49,33 @@ type simBook struct {
 // node is an exporter that may crash.
 type node struct {
 	*export.Exporter
-	name   string
-	mortal *mortal
-	stop   func()
+	name       string
+	connection *connection
+	stop       func()
 }
 
-// mortal is a node's connection to bucket and sinks, which a crash cuts. While the node is paused, its
-// requests wait.
-type mortal struct {
+// connection is a node's connection to bucket and sinks, which a crash cuts. While the node is paused,
+// its requests wait.
+type connection struct {
 	storage.Bucket
 	mu    sync.Mutex
 	dead  bool
 	until time.Time // end of the newest pause
 }
 
-func (m *mortal) pause(d time.Duration) {
+func (m *connection) pause(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until = time.Now().Add(d)
 }
 
-func (m *mortal) paused() time.Duration {
+func (m *connection) paused() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return time.Until(m.until)
 }
 
-func (m *mortal) gone() error {
+func (m *connection) gone() error {
 	for d := m.paused(); d > 0; d = m.paused() {
 		time.Sleep(d)
 	}
@@ -87,28 +87,28 @@ func (m *mortal) gone() error {
 	return nil
 }
 
-func (m *mortal) Create(ctx context.Context, key string, body storage.Body) error {
+func (m *connection) Create(ctx context.Context, key string, body storage.Body) error {
 	if err := m.gone(); err != nil {
 		return err
 	}
 	return m.Bucket.Create(ctx, key, body)
 }
 
-func (m *mortal) Get(ctx context.Context, key string) ([]byte, error) {
+func (m *connection) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := m.gone(); err != nil {
 		return nil, err
 	}
 	return m.Bucket.Get(ctx, key)
 }
 
-func (m *mortal) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+func (m *connection) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	if err := m.gone(); err != nil {
 		return storage.ListPage{}, err
 	}
 	return m.Bucket.List(ctx, q)
 }
 
-func (m *mortal) Delete(ctx context.Context, key string) error {
+func (m *connection) Delete(ctx context.Context, key string) error {
 	if err := m.gone(); err != nil {
 		return err
 	}
@@ -119,14 +119,14 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 // a key.
 type watcher struct {
 	storage.Bucket
-	t      *testing.T
-	mu     sync.Mutex
-	flying map[string]string // key by shard
-	bytes  map[string][32]byte
-	newest map[string]string
-	starts map[string]time.Time
-	every  time.Duration
-	late   map[string]bool // paused members, whose requests may be late
+	t        *testing.T
+	mu       sync.Mutex
+	inFlight map[string]string // key by shard
+	bytes    map[string][32]byte
+	newest   map[string]string
+	starts   map[string]time.Time
+	every    time.Duration
+	late     map[string]bool // paused members, whose requests may be late
 }
 
 func (w *watcher) Create(ctx context.Context, key string, body storage.Body) error {
@@ -137,34 +137,34 @@ func (w *watcher) Create(ctx context.Context, key string, body storage.Body) err
 	}
 	sum := sha256.Sum256(data)
 	w.mu.Lock()
-	if other, ok := w.flying[shard]; ok {
-		w.t.Errorf("%s is sent while %s is", key, other)
+	if other, ok := w.inFlight[shard]; ok {
+		w.t.Errorf("%s sent while %s is in flight", key, other)
 	}
 	if was, ok := w.bytes[key]; ok && was != sum {
-		w.t.Errorf("%s is sent with other bytes", key)
+		w.t.Errorf("%s sent with different bytes", key)
 	}
 	if key < w.newest[shard] {
-		w.t.Errorf("%s is sent after %s", key, w.newest[shard])
+		w.t.Errorf("%s sent after %s", key, w.newest[shard])
 	}
 	if _, again := w.bytes[key]; !again {
 		member := strings.Split(key, "/")[1]
 		if since := time.Since(w.starts[shard]); since < w.every && !w.late[member] {
-			w.t.Errorf("%s comes %v after the one before", key, since)
+			w.t.Errorf("%s sent %v after the previous one", key, since)
 		}
 		w.starts[shard] = time.Now()
 	}
-	w.flying[shard], w.bytes[key], w.newest[shard] = key, sum, key
+	w.inFlight[shard], w.bytes[key], w.newest[shard] = key, sum, key
 	w.mu.Unlock()
 	err = w.Bucket.Create(ctx, key, body)
 	w.mu.Lock()
-	delete(w.flying, shard)
+	delete(w.inFlight, shard)
 	w.mu.Unlock()
 	return err
 }
 
 func newWatcher(t *testing.T, b storage.Bucket, every time.Duration) *watcher {
 	return &watcher{
-		Bucket: b, t: t, flying: map[string]string{}, bytes: map[string][32]byte{},
+		Bucket: b, t: t, inFlight: map[string]string{}, bytes: map[string][32]byte{},
 		newest: map[string]string{}, starts: map[string]time.Time{}, every: every,
 		late: map[string]bool{},
 	}
@@ -184,7 +184,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		sink := newSink(t, name)
 		r := rand.New(rand.NewPCG(seed, uint64(len(s.sinks))))
 		down := false
-		sink.fate = func() (error, bool) {
+		sink.outcome = func() (error, bool) {
 			if r.IntN(8) == 0 {
 				down = !down
 			}
@@ -212,7 +212,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 // nodeSink is one node's connection to a shared sink.
 type nodeSink struct {
 	*sink
-	m *mortal
+	m *connection
 }
 
 func (s nodeSink) Write(ctx context.Context, events []observability.Event) error {
@@ -232,8 +232,8 @@ var errHangs = errors.New("hangs")
 func (s *sink) store(events []observability.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fate != nil {
-		err, half := s.fate()
+	if s.outcome != nil {
+		err, half := s.outcome()
 		if half {
 			s.take(events[:len(events)/2])
 		}
@@ -248,7 +248,7 @@ func (s *sink) store(events []observability.Event) error {
 // start adds a node.
 func (s *simulation) start() {
 	s.names++
-	n := &node{name: fmt.Sprint("node-", s.names), mortal: &mortal{Bucket: s.watch}}
+	n := &node{name: fmt.Sprint("node-", s.names), connection: &connection{Bucket: s.watch}}
 	opts := &export.Options{
 		Member: n.name, Project: project, FlushRows: 1 + s.rand.IntN(20), RetryPause: 200 * time.Millisecond,
 		// Both may be smaller than one batch.
@@ -257,9 +257,9 @@ func (s *simulation) start() {
 		Live:         func() ([]string, bool) { return s.viewOf(n) },
 	}
 	for _, sink := range s.sinks {
-		opts.Sinks = append(opts.Sinks, nodeSink{sink, n.mortal})
+		opts.Sinks = append(opts.Sinks, nodeSink{sink, n.connection})
 	}
-	x, err := export.New(storage.NewLogs(n.mortal, nil), n.mortal, opts)
+	x, err := export.New(storage.NewLogs(n.connection, nil), n.connection, opts)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func (s *simulation) viewOf(n *node) ([]string, bool) {
 	}
 	var names []string
 	for _, other := range s.nodes {
-		if other == n || other.mortal.paused() <= 0 {
+		if other == n || other.connection.paused() <= 0 {
 			names = append(names, other.name)
 		}
 	}
@@ -304,9 +304,9 @@ func (s *simulation) end(crash bool) {
 	i := s.rand.IntN(len(s.nodes))
 	n := s.nodes[i]
 	if crash {
-		n.mortal.mu.Lock()
-		n.mortal.dead = true
-		n.mortal.mu.Unlock()
+		n.connection.mu.Lock()
+		n.connection.dead = true
+		n.connection.mu.Unlock()
 	} else {
 		for _, b := range s.books {
 			if b.owner == n {
@@ -342,7 +342,7 @@ func (s *simulation) end(crash bool) {
 
 // open opens a conversation on a node.
 func (s *simulation) open(b *simBook) {
-	for ok := false; !ok; ok = b.owner.mortal.paused() <= 0 || s.rand.IntN(10) == 0 {
+	for ok := false; !ok; ok = b.owner.connection.paused() <= 0 || s.rand.IntN(10) == 0 {
 		b.owner = s.nodes[s.rand.IntN(len(s.nodes))]
 	}
 	b.takeOver()
@@ -362,7 +362,7 @@ func (s *simulation) open(b *simBook) {
 // late.
 func (s *simulation) stall() {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
-	n.mortal.pause(time.Duration(s.rand.IntN(120)) * time.Second)
+	n.connection.pause(time.Duration(s.rand.IntN(120)) * time.Second)
 	s.watch.mu.Lock()
 	s.watch.late[n.name] = true
 	s.watch.mu.Unlock()
@@ -434,7 +434,7 @@ func (s *simulation) step() {
 		time.Sleep(time.Duration(s.rand.IntN(4000)) * time.Millisecond)
 	}
 	for _, b := range s.books {
-		if b.idle && b.owner != nil && b.owner.mortal.paused() <= 0 && b.owner.MayLeave(b.key) {
+		if b.idle && b.owner != nil && b.owner.connection.paused() <= 0 && b.owner.MayLeave(b.key) {
 			b.busy, b.idle = false, false
 		}
 	}
@@ -445,7 +445,7 @@ func (s *simulation) heal() {
 	s.faulty.Heal()
 	s.faulty.Release()
 	for _, sink := range s.sinks {
-		sink.set(func() { sink.fate = nil })
+		sink.set(func() { sink.outcome = nil })
 	}
 	s.watch.mu.Lock()
 	s.healed = true
@@ -477,7 +477,7 @@ func (s *simulation) check() {
 		}
 		for id := range got {
 			if want[id] == "" {
-				s.Errorf("sink %s has %s, which no log has", sink.name, id)
+				s.Errorf("sink %s has %s, which is in no log", sink.name, id)
 			}
 		}
 	}
@@ -495,7 +495,7 @@ func (s *simulation) check() {
 	}
 	for _, b := range s.books {
 		if b.owner != nil && !b.owner.MayLeave(b.key) {
-			s.Errorf("%s may not leave", b.at.ID)
+			s.Errorf("%s may not leave at the end", b.at.ID)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (x *Exporter) sweepLoop(ctx context.Context) {
 		case <-next.C:
 		}
 		if err := x.sweep(ctx); err != nil && ctx.Err() == nil {
-			x.log.Warn("sweep export journals", "err", err)
+			x.log.Warn("export journal sweep failed", "err", err)
 		}
 		next.Reset(x.opts.SweepEvery)
 	}
@@ -117,14 +117,14 @@ func (x *Exporter) adopt(ctx context.Context, ref storage.JournalRef) error {
 	case errors.As(err, &corrupt):
 		if !x.unreadRef[corrupt.Key] {
 			x.unreadRef[corrupt.Key] = true
-			x.log.Error("export journal cannot be read; events of what it lists may be missing", "err", err)
+			x.log.Error("export journal corrupt; events may be missing", "err", err)
 		}
 		return nil
 	case err != nil:
 		return fmt.Errorf("adopt journal of %s: %w", ref.Member, err)
 	}
 	if len(j.Entries) > 0 {
-		x.log.Info("take over what is to be exported", "member", ref.Member, "shard", ref.Shard, "count", len(j.Entries))
+		x.log.Info("taking over pending exports", "member", ref.Member, "shard", ref.Shard, "count", len(j.Entries))
 	}
 	for _, e := range j.Entries {
 		x.adoptEntry(e)
@@ -166,7 +166,7 @@ func (x *Exporter) finishAdoptions(ctx context.Context) {
 		err := storage.DeleteExportJournal(limited, x.bucket, a.keys)
 		cancel()
 		if err != nil {
-			x.log.Warn("delete adopted export journal", "member", a.member, "shard", a.shard, "n", a.n, "err", err)
+			x.log.Warn("delete adopted export journal failed", "member", a.member, "shard", a.shard, "n", a.n, "err", err)
 			continue // retried by the next signal or sweep
 		}
 		a.keys = nil
@@ -179,7 +179,7 @@ func (x *Exporter) safe(e storage.ExportEntry) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.trails[e.Conv]
-	return t == nil || t.done() || x.stands(t)
+	return t == nil || t.done() || x.isCovered(t)
 }
 
 // forgetAdoptions drops the state of deleted journals.

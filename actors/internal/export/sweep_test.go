@@ -63,16 +63,16 @@ func TestTakesOver(t *testing.T) {
 		}
 		got, _, _ := r.sinks[0].got()
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if len(r.sinks[0].order) != len(got) {
-			t.Error("both nodes took something over")
+			t.Error("both nodes took over conversations")
 		}
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"alive": {z.key: -1}}, journals(t, b)); diff != "" {
 			t.Errorf("journals (-want +got):\n%s", diff)
 		}
 		if n := r.Status().Conversations + other.Status().Conversations; n != 0 {
-			t.Errorf("%d conversations are remembered", n)
+			t.Errorf("%d conversations kept, want 0", n)
 		}
 	})
 }
@@ -88,21 +88,21 @@ func TestTakesOverIntoItsOwnJournal(t *testing.T) {
 		}
 		leave(t, b, "dead", 7, storage.ExportEntry{Conv: x.key, Seq: -1})
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		r := newRig(t, b, export.Options{}, a)
 		time.Sleep(4 * second)
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"dead": {x.key: -1}}, journals(t, b)); diff != "" {
-			t.Errorf("before the own one landed (-want +got):\n%s", diff)
+			t.Errorf("journals before the own one landed (-want +got):\n%s", diff)
 		}
 		time.Sleep(4 * second)
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: -1}}, journals(t, b)); diff != "" {
-			t.Errorf("after that (-want +got):\n%s", diff)
+			t.Errorf("journals after that (-want +got):\n%s", diff)
 		}
 		r.stop()
 		last := newRig(t, b, export.Options{Member: "next"}, newSink(t, "a"))
 		time.Sleep(8 * second)
 		if got, _, _ := last.sinks[0].got(); !cmp.Equal(got, x.events()) {
-			t.Errorf("%d events are stored", len(got))
+			t.Errorf("%d events stored, want all", len(got))
 		}
 		if refs := journals(t, b); len(refs["me"])+len(refs["next"]) > 0 {
 			t.Errorf("journals %v", refs)
@@ -134,13 +134,13 @@ func TestSweepsWhenAsked(t *testing.T) {
 		r.SweepSoon()
 		time.Sleep(10 * second)
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
-			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
+			t.Errorf("%d events stored; journals %v", len(got), journals(t, b))
 		}
 	})
 }
 
 // TestCorruptJournalDelaysNoOther, and it is kept for inspection.
-func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
+func TestCorruptJournalDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
 		x := newLogbook(t, storage.NewLogs(b, nil), "x")
@@ -152,10 +152,10 @@ func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
 		r := newRig(t, b, export.Options{}, newSink(t, "a"))
 		time.Sleep(5 * time.Minute)
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) {
-			t.Errorf("%d events are stored", len(got))
+			t.Errorf("%d events stored, want all", len(got))
 		}
 		if _, err := b.Get(t.Context(), storage.ExportJournalKey("bad", 0, 0)); err != nil {
-			t.Errorf("the damaged journal: %v", err)
+			t.Errorf("corrupt journal was removed: %v", err)
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestTakenOverWhileOpen(t *testing.T) {
 				}
 				time.Sleep(10 * second)
 				if got, _, _ := a.got(); !cmp.Equal(got, x.events()) {
-					t.Errorf("%d events are stored", len(got))
+					t.Errorf("%d events stored, want all", len(got))
 				}
 				if seq, _ := r.Cursor(x.key); seq != x.tail.Seq || len(journals(t, b)["dead"]) > 0 {
 					t.Errorf("cursor %d, journals %v", seq, journals(t, b))
@@ -200,7 +200,7 @@ func TestTakenOverWhileOpen(t *testing.T) {
 
 // TestAdoptsOpenConversations: a fenced activation may not know it, so its state proves nothing about
 // the entries of another node.
-func TestAdoptsWhatItHasOpen(t *testing.T) {
+func TestAdoptsOpenConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
 		r := newRig(t, b, export.Options{SweepEvery: time.Hour}, newSink(t, "a"))
@@ -215,18 +215,18 @@ func TestAdoptsWhatItHasOpen(t *testing.T) {
 		r.SweepSoon()
 		time.Sleep(10 * second)
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
-			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
+			t.Errorf("%d events stored; journals %v", len(got), journals(t, b))
 		}
 	})
 }
 
 // TestAdoptsAgain: own earlier journals prove nothing either, because another node may have taken them
 // over and finished.
-func TestAdoptsAnew(t *testing.T) {
+func TestAdoptsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		r := newRig(t, b, export.Options{SweepEvery: time.Hour}, a)
 		x := newLogbook(t, r.logs, "x")
 		r.Open(x.key, observability.Source{}, -1, -1)
@@ -234,7 +234,7 @@ func TestAdoptsAnew(t *testing.T) {
 		r.MayLeave(x.key)
 		time.Sleep(6 * second)
 		if !r.MayLeave(x.key) {
-			t.Fatal("it is not listed")
+			t.Fatal("conversation is not listed")
 		}
 		refs, err := storage.ExportJournals(t.Context(), b)
 		if err != nil {
@@ -247,7 +247,7 @@ func TestAdoptsAnew(t *testing.T) {
 		r.SweepSoon()
 		time.Sleep(10 * second)
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: -1}}, journals(t, b)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -265,7 +265,7 @@ func slow(b storage.Bucket, key conversation.Key) storage.Bucket {
 
 // TestAdoptsDuringARead: a read may have reached the end before another node wrote the batches that it
 // listed, whenever its journal is adopted.
-func TestAdoptsWhatIsBeingRead(t *testing.T) {
+func TestAdoptsDuringARead(t *testing.T) {
 	for at := second; at < 30*second; at += 2 * second {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory(t)
@@ -282,7 +282,7 @@ func TestAdoptsWhatIsBeingRead(t *testing.T) {
 			r.SweepSoon()
 			time.Sleep(2 * time.Minute)
 			if got, _, _ := a.got(); !cmp.Equal(got, x.events()) {
-				t.Errorf("adopted after %v: %d of %d events are stored", at, len(got), len(x.events()))
+				t.Errorf("adopted after %v: %d of %d events stored", at, len(got), len(x.events()))
 			}
 		})
 	}
@@ -300,7 +300,7 @@ func TestTakesOverALongLog(t *testing.T) {
 		r := newRig(t, b, export.Options{}, newSink(t, "a"))
 		time.Sleep(20 * second)
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
-			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
+			t.Errorf("%d events stored; journals %v", len(got), journals(t, b))
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		})
 		w := newWatcher(t, faulty, 5*second)
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		logs := storage.NewLogs(store, nil)
 		x := newLogbook(t, logs, "x")
 		r := newRig(t, w, export.Options{}, a)
@@ -332,7 +332,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		faulty.Heal()
 		time.Sleep(40 * second)
 		if !r.MayLeave(x.key) {
-			t.Error("it is not listed after all")
+			t.Error("conversation is not listed at the end")
 		}
 		faulty.Release()
 		time.Sleep(40 * second)
@@ -355,7 +355,7 @@ func TestComposedIsNotLanded(t *testing.T) {
 			},
 		})
 		a := newSink(t, "a")
-		a.fate = away
+		a.outcome = away
 		r := newRig(t, faulty, export.Options{}, a)
 		x := newLogbook(t, storage.NewLogs(store, nil), "x")
 		r.Open(x.key, observability.Source{}, -1, -1)
@@ -363,19 +363,19 @@ func TestComposedIsNotLanded(t *testing.T) {
 		r.MayLeave(x.key)
 		time.Sleep(10 * second)
 		if !r.MayLeave(x.key) {
-			t.Fatal("it is not listed")
+			t.Fatal("conversation is not listed")
 		}
 		offer(r, x, 1)
 		for range 20 {
 			if r.MayLeave(x.key) {
-				t.Fatal("what has not landed covers the second batch")
+				t.Fatal("journal in flight covers the second batch")
 			}
 			time.Sleep(second)
 		}
 		faulty.Heal()
 		time.Sleep(time.Minute)
 		if !r.MayLeave(x.key) {
-			t.Error("it is not listed after all")
+			t.Error("conversation is not listed at the end")
 		}
 	})
 }

@@ -42,7 +42,7 @@ type trail struct {
 
 	behind  *list.Element // in Exporter.behind
 	since   time.Time     // when it fell behind
-	damaged int           // consecutive reads that found corruption
+	corrupt int           // consecutive reads that found corruption
 	logged  bool          // a newer version's log was logged
 }
 
@@ -110,7 +110,7 @@ func (x *Exporter) take(t *trail, seq int64, p projected) {
 		x.rows += len(i.events)
 		x.hold(i.bytes)
 		if len(x.fifo) == 1 || x.rows >= x.opts.FlushRows || x.bytes >= x.opts.FlushBytes {
-			nudge(x.fill)
+			signal(x.fill)
 		}
 	case t.pending > 0:
 		t.last.upto = seq
@@ -148,7 +148,7 @@ func (x *Exporter) shipped(n int) {
 	}
 	close(x.room)
 	x.room = make(chan struct{})
-	nudge(x.answered)
+	signal(x.answered)
 }
 
 // settle updates the state that depends on a changed trail.
@@ -168,7 +168,7 @@ func (x *Exporter) settle(t *trail) {
 	x.unlist(t)
 	if t.asked {
 		t.asked = false
-		nudge(x.moved)
+		signal(x.moved)
 	}
 	// Items and readers refer to the trail: a new one for the same key would diverge.
 	if !t.open && !t.queued && t.pending == 0 {
@@ -183,5 +183,5 @@ func (x *Exporter) enqueue(t *trail) {
 	}
 	t.queued = true
 	x.toRead = append(x.toRead, t)
-	nudge(x.readable)
+	signal(x.readable)
 }
