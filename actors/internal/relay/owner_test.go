@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// lateNode answers a Subscribe after its asker has given up.
+// lateNode answers a Subscribe after the request has timed out.
 type lateNode struct {
 	*relayNode
 	late chan func()
@@ -30,8 +30,8 @@ func (n *lateNode) AskNode(ctx context.Context, address string, m proto.Message)
 	return n.relayNode.AskNode(ctx, address, m)
 }
 
-// TestRelayLateSubscription: a subscription that its owner takes after the subscriber has
-// given up and read the bucket says nothing of what landed in between.
+// TestRelayLateSubscription: a subscription accepted after the subscriber has timed out and read the
+// bucket proves nothing about batches that landed in between.
 func TestRelayLateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader")
@@ -42,17 +42,17 @@ func TestRelayLateSubscription(t *testing.T) {
 		deliver := <-late
 		time.Sleep(askTimeout)
 		reader.wants("no answer", "c recheck")
-		owner.Publish("c", relayBatch(1, "nobody is subscribed yet"))
+		owner.Publish("c", relayBatch(1, "not subscribed yet"))
 		reader.wants("it is not pushed")
 		deliver()
 		time.Sleep(5 * renewEvery)
-		if got := reader.heard(); !slices.Contains(got, "c recheck") {
-			t.Errorf("batch 1 is missed for good, told: %v", got)
+		if got := reader.calls(); !slices.Contains(got, "c recheck") {
+			t.Errorf("batch 1 is missed permanently; calls: %v", got)
 		}
 	})
 }
 
-// TestRelayMissesTheLastOwner: the last owner writes once more after this node looked.
+// TestRelayMissesTheLastOwner: the previous owner writes once more after this node read the bucket.
 func TestRelayMissesTheLastOwner(t *testing.T) {
 	for _, next := range []string{"reader", "b"} {
 		t.Run(next, func(t *testing.T) {
@@ -63,20 +63,20 @@ func TestRelayMissesTheLastOwner(t *testing.T) {
 				reader.wants("the first owner", "c recheck")
 				net.moves(next)
 				reader.wants("the next owner", "c recheck")
-				net.cutOff("reader", true) // of what a sends
-				net.nodes["a"].relay.Publish("c", relayBatch(1, "what a had in flight"))
+				net.cutOff("reader", true) // pushes of a are lost
+				net.nodes["a"].relay.Publish("c", relayBatch(1, "in flight at a"))
 				synctest.Wait()
 				net.cutOff("reader", false)
 				time.Sleep(10 * renewEvery)
-				if got := reader.heard(); !slices.Contains(got, "c recheck") {
-					t.Errorf("batch 1 is missed for good, told: %v", got)
+				if got := reader.calls(); !slices.Contains(got, "c recheck") {
+					t.Errorf("batch 1 is missed permanently; calls: %v", got)
 				}
 			})
 		})
 	}
 }
 
-// twoOwners owns what begins with "s" at a node that hangs.
+// twoOwners assigns conversations that begin with "s" to a hanging node.
 type twoOwners struct {
 	*relayNode
 }
@@ -88,7 +88,7 @@ func (n *twoOwners) Owner(id string) (string, bool) {
 	return "owner", false
 }
 
-// TestRelayOneSlowOwner: a node that hangs holds up nobody else's subscriptions.
+// TestRelayOneSlowOwner: a hanging node delays no subscription with another.
 func TestRelayOneSlowOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader", "slow")
@@ -98,23 +98,21 @@ func TestRelayOneSlowOwner(t *testing.T) {
 		for i := range 3500 {
 			reader.relay.Follow(conversation.Key("s" + string(rune('0'+i%10)) + time.Duration(i).String()))
 		}
-		time.Sleep(100 * time.Millisecond) // asking the slow one has begun
+		time.Sleep(100 * time.Millisecond) // the request to the slow one has begun
 		began := time.Now()
 		reader.relay.Follow("c")
 		for {
-			if slices.Contains(reader.heard(), "c recheck") {
+			if slices.Contains(reader.calls(), "c recheck") {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		if d := time.Since(began); d > time.Second {
-			t.Errorf("the subscription at a healthy owner took %v", d)
+			t.Errorf("subscription with the healthy owner took %v", d)
 		}
 	})
 }
 
-// countingAsk counts what is asked.
-// TestRelayFollowStorm: who comes anew does not have all others looked up again.
 func TestRelayFollowStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "", "reader")
@@ -124,8 +122,8 @@ func TestRelayFollowStorm(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(renewEvery / 2)
-		if n := len(reader.heard()); n > 300 {
-			t.Errorf("%d looks at the bucket for 100 conversations in less than a round", n)
+		if n := len(reader.calls()); n > 300 {
+			t.Errorf("%d bucket reads for 100 conversations within a round, want at most 300", n)
 		}
 	})
 }

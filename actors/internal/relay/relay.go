@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// renewEvery is how often subscriptions are renewed, and how often a conversation
-	// whose owner cannot be reached is looked up in the bucket.
+	// renewEvery is the interval of renewals, and of bucket reads of conversations whose owner is
+	// unreachable.
 	renewEvery = 3 * time.Second
-	// keptFor is how long an owner keeps a subscription that is not renewed.
+	// keptFor is the time that an owner keeps a subscription without a renewal.
 	keptFor = 10 * renewEvery
-	// movedFor is how long after a change of owner the last one may still write, and
-	// its pushes get lost unnoticed.
+	// movedFor is the time after a change of owner that the previous owner may still write. Its pushes
+	// may be lost undetected.
 	movedFor = 5 * renewEvery
-	// askTimeout bounds one question to another node about subscriptions, batches or tips.
+	// askTimeout bounds one request to another node.
 	askTimeout = 2 * time.Second
 	// atOnce bounds the conversations of one Subscribe.
 	atOnce = 1000
-	// maxPush bounds the record lines of a batch that travel; a longer one is announced
-	// only. maxGroup bounds those of one message, maxOutbox what waits for one node.
+	// maxPush bounds the record lines of a pushed batch; of a longer one only the number is sent.
+	// maxGroup bounds the lines of one message, maxOutbox those waiting for one node.
 	maxPush, maxGroup, maxOutbox = 64 << 10, 128 << 10, 4 << 20
-	// deliverPause is the pause before a group is sent again to a node that is not known.
+	// deliverPause is the pause before a group is sent again to a node that is not in the view yet.
 	deliverPause = 50 * time.Millisecond
-	// recheckGroup and recheckPause spread reads of the bucket that fall due at once.
+	// recheckGroup and recheckPause spread concurrent reads of the bucket.
 	recheckGroup = 100
 	recheckPause = 50 * time.Millisecond
 )
 
-// Relay is one node's part in it. Use New.
+// Relay is one node's relay. Use New.
 type Relay struct {
 	peers     Peers
 	followers Followers
@@ -51,52 +51,52 @@ type Relay struct {
 	mu        sync.Mutex
 	closed    bool
 	followed  map[conversation.Key]*subscription
-	ended     map[string][]string // conversations nobody follows any more, by owner
+	ended     map[string][]string // conversations without followers, by owner
 	wanted    map[conversation.Key]map[string]time.Time
 	outboxes  map[string]*outbox
-	renewing  map[string]bool // owners that are being asked
+	renewing  map[string]bool // owners with a renewal in progress
 	renewable chan struct{}
 	sending   sync.WaitGroup
 }
 
-// Followers are those of this node.
+// Followers is the interface to the followers of this node.
 type Followers interface {
 	OfferStored(conversation.Key, storage.Batch)
 	Behind(key conversation.Key, seq int64)
 	Recheck(conversation.Key)
 }
 
-// Peers are the other nodes.
+// Peers is the interface to the other nodes.
 type Peers interface {
-	// Address is this node's, as the others dial it.
+	// Address returns this node's address, as dialed by the others.
 	Address() string
-	// Owner returns the node that owns a conversation, "" if none does now.
+	// Owner returns the node that owns a conversation, or "".
 	Owner(id string) (address string, self bool)
 	AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error)
 }
 
-// Options are what a Relay works with. All but Logger are required.
+// Options are the dependencies of a Relay. All but Logger are required.
 type Options struct {
 	Peers     Peers
 	Followers Followers
-	// Tip is what an activation of this node knows of the end of its log.
+	// Tip returns the head of a log as known to this node's activation.
 	Tip func(conversation.Key) *wire.Tip
-	// Unknown reports whether an error of AskNode says that this node does not know that
-	// one, not yet perhaps.
+	// Unknown reports whether an error of AskNode means that the other node is not in this node's
+	// view, which it may enter soon.
 	Unknown func(error) bool
 	Logger  *slog.Logger // nil discards
 }
 
 // subscription is a conversation that is followed here.
 type subscription struct {
-	owner string    // the node that has acknowledged it, "" if none has
-	since time.Time // of the state above
-	due   bool      // to be asked for before the next round
-	asked string    // the owner that was asked last, "" if none was
-	moved time.Time // when that one took the place of another
+	owner string    // node that has acknowledged it, or ""
+	since time.Time // of owner
+	due   bool      // subscribe before the next round
+	asked string    // last requested owner, or ""
+	moved time.Time // when asked last changed
 }
 
-// outbox is what waits for one node. Invariant: a goroutine sends while busy is set.
+// outbox is the queue for one node. Invariant: a goroutine sends while busy is set.
 type outbox struct {
 	pushes []*wire.Push
 	bytes  int
@@ -117,7 +117,7 @@ func New(o Options) *Relay {
 	}
 }
 
-// Run keeps the subscriptions until ctx ends, and returns when nothing is on its way.
+// Run keeps the subscriptions until ctx ends, and returns when no message is in flight.
 func (r *Relay) Run(ctx context.Context) {
 	defer r.sending.Wait()
 	defer r.close()
@@ -144,15 +144,15 @@ func (r *Relay) close() {
 	r.outboxes = map[string]*outbox{}
 }
 
-// kick has what is due looked at soon. It does not block.
-func (r *Relay) kick() {
+// signal triggers a renewal of due subscriptions. It does not block.
+func (r *Relay) signal() {
 	select {
 	case r.renewable <- struct{}{}:
 	default:
 	}
 }
 
-// Follow subscribes to a conversation that somebody waits for here, if that is news.
+// Follow subscribes to a conversation, unless it is already followed.
 func (r *Relay) Follow(key conversation.Key) {
 	r.mu.Lock()
 	known := r.followed[key] != nil
@@ -161,7 +161,7 @@ func (r *Relay) Follow(key conversation.Key) {
 	}
 	r.mu.Unlock()
 	if !known {
-		r.kick()
+		r.signal()
 	}
 }
 
@@ -175,7 +175,7 @@ func (r *Relay) Unfollow(key conversation.Key) {
 	delete(r.followed, key)
 }
 
-// ViewChanged looks for conversations whose owner is another now.
+// ViewChanged drops subscribers that left and renews subscriptions whose owner changed.
 func (r *Relay) ViewChanged(isMember func(address string) bool) {
 	r.mu.Lock()
 	for address := range r.outboxes {
@@ -184,10 +184,10 @@ func (r *Relay) ViewChanged(isMember func(address string) bool) {
 		}
 	}
 	r.mu.Unlock()
-	r.kick()
+	r.signal()
 }
 
-// LinkDown forgets what was agreed with a node: pushes may have been lost both ways.
+// LinkDown drops the subscriptions with a node in both directions, because pushes may have been lost.
 func (r *Relay) LinkDown(address string) {
 	r.mu.Lock()
 	r.forget(address)
@@ -197,7 +197,7 @@ func (r *Relay) LinkDown(address string) {
 		}
 	}
 	r.mu.Unlock()
-	r.kick()
+	r.signal()
 }
 
 // forget drops a subscriber; mu is held.
@@ -228,15 +228,15 @@ func (r *Relay) expire() {
 	}
 }
 
-// renew subscribes to what has no acknowledged subscription with its owner, or to all. It
-// waits for nobody: an owner that does not answer holds up no other.
+// renew subscribes with the owners: all conversations, or those without an acknowledged subscription.
+// It does not block: a hanging owner delays no other.
 func (r *Relay) renew(ctx context.Context, all bool) {
-	due, came := r.due(all)
-	r.sending.Go(func() { r.recheck(ctx, came) })
+	due, moved := r.due(all)
+	r.sending.Go(func() { r.recheck(ctx, moved) })
 	for address, keys := range due {
 		r.sending.Go(func() {
 			defer r.renewed(address)
-			if len(keys) == 0 { // only ends are to be told
+			if len(keys) == 0 { // only ended subscriptions
 				r.subscribeAt(ctx, address, nil)
 			}
 			for part := range slices.Chunk(keys, atOnce) {
@@ -246,15 +246,15 @@ func (r *Relay) renew(ctx context.Context, all bool) {
 	}
 }
 
-// renewed lets the next renewal at an owner begin.
+// renewed permits the next renewal with the owner.
 func (r *Relay) renewed(owner string) {
 	r.mu.Lock()
 	delete(r.renewing, owner)
 	r.mu.Unlock()
-	r.kick()
+	r.signal()
 }
 
-// recheck has conversations looked up in the bucket, not all of them at once.
+// recheck rechecks conversations in the bucket, in groups.
 func (r *Relay) recheck(ctx context.Context, keys []conversation.Key) {
 	for part := range slices.Chunk(keys, recheckGroup) {
 		for _, key := range part {
@@ -271,16 +271,16 @@ func (r *Relay) recheck(ctx context.Context, keys []conversation.Key) {
 	}
 }
 
-// due groups by owner what is to be subscribed to, and returns what came to this node
-// itself: what its last owner wrote may have been missed.
-func (r *Relay) due(all bool) (due map[string][]conversation.Key, came []conversation.Key) {
+// due groups the conversations to subscribe to by owner. It also returns the conversations that moved
+// to this node or recently changed owner: batches of their previous owner may have been missed.
+func (r *Relay) due(all bool) (due map[string][]conversation.Key, moved []conversation.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	due = map[string][]conversation.Key{}
 	for key, s := range r.followed {
 		owner, self := r.peers.Owner(string(key))
 		if !self && r.renewing[owner] {
-			continue // The end of that looks again.
+			continue // renewed triggers it
 		}
 		fresh := s.due || s.asked != owner
 		if s.asked != owner {
@@ -291,12 +291,12 @@ func (r *Relay) due(all bool) (due map[string][]conversation.Key, came []convers
 		}
 		s.due = false
 		if all && owner != "" && time.Since(s.moved) < movedFor {
-			came = append(came, key)
+			moved = append(moved, key)
 		}
 		switch {
 		case self && s.owner != owner:
 			s.owner, s.since = owner, time.Now()
-			came = append(came, key)
+			moved = append(moved, key)
 		case self:
 		case all || fresh:
 			if s.owner != owner && s.owner != "" {
@@ -316,11 +316,11 @@ func (r *Relay) due(all bool) (due map[string][]conversation.Key, came []convers
 	for _, keys := range due {
 		slices.Sort(keys)
 	}
-	slices.Sort(came)
-	return due, came
+	slices.Sort(moved)
+	return due, moved
 }
 
-// subscribeAt subscribes at an owner. Where it gives no answer, the bucket is asked.
+// subscribeAt subscribes with an owner. Without an answer the bucket is read.
 func (r *Relay) subscribeAt(ctx context.Context, owner string, keys []conversation.Key) {
 	m := &wire.Subscribe{Address: r.peers.Address()}
 	for _, key := range keys {
@@ -336,7 +336,7 @@ func (r *Relay) subscribeAt(ctx context.Context, owner string, keys []conversati
 		defer cancel()
 		answer, err := r.peers.AskNode(limited, owner, m)
 		if err != nil && ctx.Err() == nil {
-			r.log.Debug("owner does not answer subscription", "node", owner, "count", len(keys), "err", err)
+			r.log.Debug("owner did not answer subscription", "node", owner, "count", len(keys), "err", err)
 		}
 		reply, _ = answer.(*wire.Subscribed)
 	}
@@ -354,7 +354,7 @@ func (r *Relay) subscribeAt(ctx context.Context, owner string, keys []conversati
 	r.recheck(ctx, unsure)
 }
 
-// unanswered notes that nothing of these conversations is pushed.
+// unanswered records that no batches of these conversations are pushed.
 func (r *Relay) unanswered(owner string, keys []conversation.Key) {
 	r.mu.Lock()
 	for _, key := range keys {
@@ -365,13 +365,12 @@ func (r *Relay) unanswered(owner string, keys []conversation.Key) {
 	r.mu.Unlock()
 }
 
-// acknowledged compares what is known here with what the owner knows, and reports
-// whether that is enough: what landed before the subscription, or while it was broken,
-// was not pushed.
+// acknowledged compares the local tip with the owner's and reports whether that is sufficient. Batches
+// that landed before the subscription, or while it was broken, were not pushed.
 func (r *Relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) bool {
 	r.mu.Lock()
 	s := r.followed[key]
-	// A subscription that this node has not heard of may be younger than its last look.
+	// A subscription unknown to this node may be younger than its last read of the bucket.
 	kept := tip.GetKept() && s != nil && s.owner == owner
 	if s != nil && s.owner != owner {
 		s.owner, s.since = owner, time.Now()
@@ -383,7 +382,7 @@ func (r *Relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) 
 	return s == nil || tip.GetKnown() || kept
 }
 
-// Lag is how long the worst subscription has had no owner that pushes.
+// Lag returns the longest time that a subscription has been without an owner that pushes.
 func (r *Relay) Lag() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -396,7 +395,7 @@ func (r *Relay) Lag() time.Duration {
 	return worst
 }
 
-// subscribe answers a node that follows conversations of this one.
+// subscribe handles a Subscribe of another node.
 func (r *Relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
 	out := &wire.Subscribed{}
 	now := time.Now()
@@ -415,7 +414,7 @@ func (r *Relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
 		r.wanted[key][m.GetAddress()] = now.Add(keptFor)
 	}
 	r.mu.Unlock()
-	// The tips are taken after the subscriptions count, so that none falls between.
+	// Read the tips after the subscriptions are active, so that no batch falls in between.
 	for i, c := range m.GetConversations() {
 		tip := r.tip(conversation.Key(c))
 		tip.Kept = kept[i]
@@ -456,8 +455,8 @@ func (r *Relay) Publish(key conversation.Key, b storage.Batch) {
 
 func weightOf(p *wire.Push) int { return len(p.GetLines()) + 100 }
 
-// lose ends the subscriptions of batches that do not reach their subscriber: its next
-// renewal finds them gone and reads the bucket; mu is held.
+// lose ends the subscriptions of batches that cannot be delivered. The subscriber's next renewal
+// detects that and reads the bucket; mu is held.
 func (r *Relay) lose(address string, pushes []*wire.Push) {
 	r.gaps.Add(int64(len(pushes)))
 	for _, p := range pushes {
@@ -477,7 +476,7 @@ func (r *Relay) send(address string, o *outbox) {
 			r.relayed.Add(int64(len(group)))
 			continue
 		}
-		r.log.Debug("node does not take batches", "node", address, "count", len(group), "err", err)
+		r.log.Debug("push failed; subscriptions dropped", "node", address, "count", len(group), "err", err)
 		r.mu.Lock()
 		r.lose(address, append(group, o.pushes...))
 		o.pushes, o.bytes = nil, 0
@@ -485,8 +484,8 @@ func (r *Relay) send(address string, o *outbox) {
 	}
 }
 
-// deliver brings a group to a node. One that has just become a member, so that this node
-// does not know it yet, gets a moment.
+// deliver sends a group to a node. It retries for a short time if the node is a new member that is not
+// in the view yet.
 func (r *Relay) deliver(address string, group *wire.Pushes) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
@@ -503,7 +502,7 @@ func (r *Relay) deliver(address string, group *wire.Pushes) error {
 	}
 }
 
-// take returns the next group, or nil when there is none.
+// take returns the next group, or nil.
 func (r *Relay) take(address string, o *outbox) []*wire.Push {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -521,8 +520,8 @@ func (r *Relay) take(address string, o *outbox) []*wire.Push {
 	return group
 }
 
-// taken hands batches of another node to the followers here.
-func (r *Relay) taken(m *wire.Pushes) *wire.Pong {
+// receive delivers batches of another node to the followers.
+func (r *Relay) receive(m *wire.Pushes) *wire.Pong {
 	for _, p := range m.GetPushes() {
 		key := conversation.Key(p.GetConversation())
 		var b storage.Batch
@@ -536,8 +535,8 @@ func (r *Relay) taken(m *wire.Pushes) *wire.Pong {
 	return &wire.Pong{}
 }
 
-// AskTip asks the owner of a conversation where its log ends. It is known if that one runs
-// it with a verified claim.
+// AskTip asks the owner of a conversation for the head of its log. known is true if the owner runs the
+// conversation with a verified claim.
 func (r *Relay) AskTip(ctx context.Context, owner string, key conversation.Key) (seq int64, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -546,17 +545,16 @@ func (r *Relay) AskTip(ctx context.Context, owner string, key conversation.Key) 
 	return t.GetSeq(), err == nil && ok && t.GetKnown()
 }
 
-// Counts returns how many batches went to followers on other nodes, and how many could
-// not.
+// Counts returns the number of batches pushed to other nodes, and of those that could not be.
 func (r *Relay) Counts() (relayed, gaps int64) { return r.relayed.Load(), r.gaps.Load() }
 
-// Answer replies to what other nodes send to this one; nil is no reply.
+// Answer handles a message of another node; nil is no reply.
 func (r *Relay) Answer(m proto.Message) proto.Message {
 	switch m := m.(type) {
 	case *wire.Subscribe:
 		return r.subscribe(m)
 	case *wire.Pushes:
-		return r.taken(m)
+		return r.receive(m)
 	case *wire.TipRequest:
 		return r.tip(conversation.Key(m.GetConversation()))
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// relayNet is nodes with nothing but relays, and one owner for all conversations.
+// relayNet is a network of relays with one owner for all conversations.
 type relayNet struct {
 	t *testing.T
 
@@ -27,22 +27,22 @@ type relayNet struct {
 	owner string
 	nodes map[string]*relayNode
 	cut   map[string]bool          // nodes that do not answer
-	new   map[string]bool          // nodes that are not known yet
+	new   map[string]bool          // nodes not in the view yet
 	stuck map[string]chan struct{} // nodes that answer once it is closed
 }
 
-// errNoMember is the answer of a node that does not know another.
+// errNoMember is the error for a node that is not in the view.
 var errNoMember = errors.New("not a member")
 
-// relayNode notes what its relay tells the followers.
+// relayNode records the calls of its relay to the followers.
 type relayNode struct {
 	net     *relayNet
 	address string
 	relay   *Relay
-	active  int64 // tip of an activation here, -1 if there is none
+	active  int64 // tip of an activation here, or -1
 
-	mu   sync.Mutex
-	told []string
+	mu     sync.Mutex
+	called []string
 }
 
 func newRelayNet(t *testing.T, owner string, addresses ...string) *relayNet {
@@ -68,7 +68,7 @@ func (n *relayNode) tip(conversation.Key) *wire.Tip {
 	return &wire.Tip{Seq: n.active, Known: n.active >= 0}
 }
 
-// runs gives the node an activation with a tip.
+// runs sets the tip of an activation on the node.
 func (n *relayNode) runs(tip int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +117,7 @@ func (n *relayNode) AskNode(ctx context.Context, address string, m proto.Message
 func (n *relayNode) note(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, fmt.Sprintf(format, args...))
+	n.called = append(n.called, fmt.Sprintf(format, args...))
 }
 
 func (n *relayNode) OfferStored(key conversation.Key, b storage.Batch) {
@@ -126,24 +126,24 @@ func (n *relayNode) OfferStored(key conversation.Key, b storage.Batch) {
 func (n *relayNode) Behind(key conversation.Key, seq int64) { n.note("%s behind %d", key, seq) }
 func (n *relayNode) Recheck(key conversation.Key)           { n.note("%s recheck", key) }
 
-// heard returns what the followers were told since it was called last.
-func (n *relayNode) heard() []string {
+// calls returns the calls to the followers since its last call.
+func (n *relayNode) calls() []string {
 	synctest.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := n.told
-	n.told = nil
+	out := n.called
+	n.called = nil
 	return out
 }
 
-func (n *relayNode) wants(what string, want ...string) {
+func (n *relayNode) wants(step string, want ...string) {
 	n.net.t.Helper()
-	if diff := cmp.Diff(want, n.heard()); diff != "" {
-		n.net.t.Errorf("%s (-want +got):\n%s", what, diff)
+	if diff := cmp.Diff(want, n.calls()); diff != "" {
+		n.net.t.Errorf("%s (-want +got):\n%s", step, diff)
 	}
 }
 
-// moves makes another node the owner.
+// moves changes the owner.
 func (n *relayNet) moves(to string) {
 	n.mu.Lock()
 	n.owner = to
@@ -159,7 +159,7 @@ func (n *relayNet) cutOff(address string, cut bool) {
 	n.cut[address] = cut
 }
 
-// stall holds up what is sent to a node until the returned function is called.
+// stall delays messages to a node until the returned function is called.
 func (n *relayNet) stall(address string) func() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -184,7 +184,7 @@ func TestRelayPushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader", "other")
 		owner, reader := net.nodes["owner"].relay, net.nodes["reader"]
-		owner.Publish("c", relayBatch(0, "nobody listens"))
+		owner.Publish("c", relayBatch(0, "no subscriber"))
 		reader.relay.Follow("c")
 		reader.wants("a subscription without an activation there", "c recheck")
 		for seq := range int64(3) {
@@ -193,7 +193,7 @@ func TestRelayPushes(t *testing.T) {
 		owner.Publish("d", relayBatch(0, "not asked for"))
 		owner.Publish("c", relayBatch(4, strings.Repeat("y", maxPush+1)))
 		reader.wants("pushes", "c 1 2 after 1: x", "c 2 3 after 2: x", "c 3 4 after 3: x", "c behind 4")
-		net.nodes["other"].wants("who follows nothing")
+		net.nodes["other"].wants("a node without followers")
 
 		time.Sleep(keptFor * 2)
 		reader.wants("renewals of a subscription that stands")
@@ -206,12 +206,11 @@ func TestRelayPushes(t *testing.T) {
 		owner.Publish("c", relayBatch(8, "x"))
 		reader.wants("after the end")
 		if n := len(owner.wanted["c"]); n != 0 {
-			t.Errorf("%d subscribers are kept", n)
+			t.Errorf("%d subscribers kept, want 0", n)
 		}
 	})
 }
 
-// TestRelayFollowsTheOwner moves a conversation.
 func TestRelayFollowsTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "a", "a", "b", "reader")
@@ -225,22 +224,22 @@ func TestRelayFollowsTheOwner(t *testing.T) {
 		net.moves("reader")
 		reader.wants("the reader's node is the owner", "c recheck")
 		time.Sleep(movedFor)
-		if got := reader.heard(); len(got) < 3 {
-			t.Errorf("what the last owner may still write is looked for %d times", len(got))
+		if got := reader.calls(); len(got) < 3 {
+			t.Errorf("%d rechecks for batches of the previous owner, want at least 3", len(got))
 		}
 		time.Sleep(10 * renewEvery)
 		reader.wants("nothing is to be renewed")
 		net.moves("")
-		reader.wants("nobody is the owner", "c recheck")
+		reader.wants("no owner", "c recheck")
 		time.Sleep(renewEvery)
-		reader.wants("still nobody", "c recheck")
+		reader.wants("still no owner", "c recheck")
 		if lag := reader.relay.Lag(); lag != renewEvery {
 			t.Errorf("lag %v, want %v", lag, renewEvery)
 		}
 	})
 }
 
-// TestRelayHealsLosses takes pushes and answers away.
+// TestRelayHealsLosses drops pushes and answers.
 func TestRelayHealsLosses(t *testing.T) {
 	for name, lose := range map[string]func(net *relayNet, owner *Relay){
 		"a subscriber does not answer": func(net *relayNet, owner *Relay) {
@@ -256,7 +255,7 @@ func TestRelayHealsLosses(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := owner.outboxes["reader"].bytes; got > maxOutbox+maxPush+100 {
-				net.t.Errorf("%d bytes wait for one node", got)
+				net.t.Errorf("%d bytes waiting for one node", got)
 			}
 			goOn()
 		},
@@ -280,8 +279,8 @@ func TestRelayHealsLosses(t *testing.T) {
 				reader.wants("the subscription", "c recheck")
 				lose(net, owner)
 				time.Sleep(2 * renewEvery)
-				if got := reader.heard(); !slices.Contains(got, "c recheck") {
-					t.Errorf("the loss stays: %.200v", got)
+				if got := reader.calls(); !slices.Contains(got, "c recheck") {
+					t.Errorf("lost batches were not rechecked; calls: %.200v", got)
 				}
 				owner.Publish("c", relayBatch(300, "x"))
 				reader.wants("it goes on", "c 300 2d after 2c: x")
@@ -290,7 +289,7 @@ func TestRelayHealsLosses(t *testing.T) {
 	}
 }
 
-// TestRelayWaitsForNewMembers has a subscriber that its owner does not know as a member yet.
+// TestRelayWaitsForNewMembers: a subscriber is not in its owner's view yet.
 func TestRelayWaitsForNewMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader")
@@ -306,13 +305,13 @@ func TestRelayWaitsForNewMembers(t *testing.T) {
 		net.new["reader"] = false
 		net.mu.Unlock()
 		time.Sleep(deliverPause)
-		reader.wants("what waited", "c 1 2 after 1: x")
+		reader.wants("delayed batches", "c 1 2 after 1: x")
 		time.Sleep(2 * renewEvery)
 		reader.wants("nothing was lost")
 	})
 }
 
-// TestRelayReadsWithoutOwner lets an owner be silent.
+// TestRelayReadsWithoutOwner: the owner does not answer.
 func TestRelayReadsWithoutOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader")
