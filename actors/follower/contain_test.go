@@ -14,23 +14,23 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// mine is a source that panics at a call of the method over.
-type mine struct {
+// panicking is a source that panics at a call of the method over.
+type panicking struct {
 	*bucket
 	over  string // method that panics
 	after int
 }
 
-func (m *mine) step(method string) {
+func (m *panicking) step(method string) {
 	if method != m.over {
 		return
 	}
 	if m.after--; m.after < 0 {
-		panic("mine")
+		panic("panicking")
 	}
 }
 
-func (m *mine) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
+func (m *panicking) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		for b, err := range m.bucket.Batches(ctx, conv, after) {
 			if m.step("batch"); !yield(b, err) {
@@ -40,19 +40,19 @@ func (m *mine) Batches(ctx context.Context, conv conversation.Key, after storage
 	}
 }
 
-func (m *mine) Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error) {
+func (m *panicking) Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error) {
 	m.step("checkpoint")
 	return m.bucket.Checkpoint(ctx, conv)
 }
 
-func (m *mine) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error) {
+func (m *panicking) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error) {
 	m.step("page")
 	return m.bucket.Range(ctx, conv, first, last)
 }
 
 func TestPanicOverALog(t *testing.T) {
 	h := turns(t, 12)
-	for _, tt := range []mine{{over: "batch"}, {over: "batch", after: 7}, {over: "checkpoint"}, {over: "page"}} {
+	for _, tt := range []panicking{{over: "batch"}, {over: "batch", after: 7}, {over: "checkpoint"}, {over: "page"}} {
 		t.Run(tt.over, func(t *testing.T) {
 			var log bytes.Buffer
 			var damaged, reads, over atomic.Int64
@@ -75,7 +75,7 @@ func TestPanicOverALog(t *testing.T) {
 			if n := reads.Load(); n == 0 || over.Load() != n {
 				t.Errorf("%d reads began and %d ended, want equal and not 0", n, over.Load())
 			}
-			if !strings.Contains(log.String(), "err.panic=mine") || !strings.Contains(log.String(), "contain_test.go") {
+			if !strings.Contains(log.String(), "err.panic=panicking") || !strings.Contains(log.String(), "contain_test.go") {
 				t.Errorf("logged:\n%s", log.String())
 			}
 		})

@@ -263,7 +263,7 @@ func TestEventsOfARun(t *testing.T) {
 	offer(s, end)
 	source = newBucket(h.pushes...)
 	source.newest = h.marked(len(h.pushes) - 1)
-	for name, s := range map[string]*follower.Set{"who was there": before, "who comes": start(t, newBucket(h.pushes...), nil), "a mark": start(t, source, nil)} {
+	for name, s := range map[string]*follower.Set{"an open follower": before, "a new follower": start(t, newBucket(h.pushes...), nil), "a mark": start(t, source, nil)} {
 		wantEvents(t, s, h, 290, 4)
 		page := readEvents(t, s, 100, 1)
 		tail, err := s.EventTail(t.Context(), address())

@@ -142,7 +142,7 @@ func (h *history) turn(n int) {
 	h.add(delta(msg, "it is "), delta(msg, id("done")), &conversation.StepCompleted{Message: msg, Turn: turn})
 	h.add(&conversation.SubmissionSettled{Submission: sub, Outcome: conversation.OutcomeCompleted})
 	if n == 4 || n%50 == 11 {
-		h.add(&conversation.Compacted{Summary: "much was said", FirstKept: sub})
+		h.add(&conversation.Compacted{Summary: "summary", FirstKept: sub})
 	}
 }
 

@@ -110,7 +110,7 @@ func TestLongHistoryStaysInTheBucket(t *testing.T) {
 	reset := resetTo(t, h)
 	page, err = s.Updates(t.Context(), address(), conversation.Start+9, 1000)
 	if got := wholeOf(t, page, err, true); got != reset || page.Next != h.head() || !page.UpToDate {
-		t.Errorf("read of an old reset goes on at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), reset)
+		t.Errorf("read of an old reset continues at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), reset)
 	}
 	// So would a new reset.
 	before := h.head()
@@ -121,7 +121,7 @@ func TestLongHistoryStaysInTheBucket(t *testing.T) {
 	offer(s, h.pushes[k.taken:]...)
 	page, err = s.Updates(t.Context(), address(), before, 1000)
 	if got, want := wholeOf(t, page, err, true), resetTo(t, h); got != want || page.Next != h.head() {
-		t.Errorf("read of a new reset goes on at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), want)
+		t.Errorf("read of a new reset continues at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), want)
 	}
 	// Updates without a reset are unchanged.
 	before = h.head()
@@ -276,18 +276,18 @@ func TestSlowReaderOfALogReadAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got dawdling
+		var got slowWriter
 		if err := page.Write(t.Context(), &got); err != nil || got.String() != h.snapshot() {
 			t.Errorf("error %v after\n%s\nwant:\n%s", err, got.String(), h.snapshot())
 		}
 	})
 }
 
-// dawdling is a slow writer.
-type dawdling struct{ strings.Builder }
+// slowWriter is a slow writer.
+type slowWriter struct{ strings.Builder }
 
 // Write implements io.Writer.
-func (d *dawdling) Write(p []byte) (int, error) {
+func (d *slowWriter) Write(p []byte) (int, error) {
 	time.Sleep(2 * time.Second)
 	return d.Builder.Write(p)
 }

@@ -43,7 +43,7 @@ func TestLostPushesHeal(t *testing.T) {
 		loads  int // in addition to the load that opened
 		gaps   int64
 	}{
-		{"nothing is said", 6, func(*follower.Set, *history) {}, 0, 0},
+		{"no report", 6, func(*follower.Set, *history) {}, 0, 0},
 		{"behind", 6, func(s *follower.Set, _ *history) { s.Behind(key, 5) }, 1, 1},
 		{"behind, and more is there", 6, func(s *follower.Set, _ *history) { s.Behind(key, 3) }, 1, 1},
 		{"not behind", 6, func(s *follower.Set, _ *history) { s.Behind(key, 2); s.Behind(key, -1) }, 0, 0},

@@ -19,12 +19,12 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 }
 
-// BenchmarkEmitDeadSink emits live events to a failing sink.
-func BenchmarkEmitDeadSink(b *testing.B) {
+// BenchmarkEmitFailingSink emits live events to a failing sink.
+func BenchmarkEmitFailingSink(b *testing.B) {
 	bucket := memory(b)
-	dead := newSink(b, "dead")
-	dead.outcome = away
-	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{dead}, Project: project})
+	failing := newSink(b, "failing")
+	failing.outcome = away
+	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{failing}, Project: project})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func BenchmarkEmitDeadSink(b *testing.B) {
 	}
 }
 
-// BenchmarkOfferDeadSink offers batches of two events with a failing sink.
-func BenchmarkOfferDeadSink(b *testing.B) {
+// BenchmarkOfferFailingSink offers batches of two events with a failing sink.
+func BenchmarkOfferFailingSink(b *testing.B) {
 	bucket := memory(b)
-	dead := newSink(b, "dead")
-	dead.outcome = away
-	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{dead}, Project: project})
+	failing := newSink(b, "failing")
+	failing.outcome = away
+	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{failing}, Project: project})
 	if err != nil {
 		b.Fatal(err)
 	}

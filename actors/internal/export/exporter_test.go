@@ -440,7 +440,7 @@ func TestRejected(t *testing.T) {
 func live(n int) observability.Event {
 	return observability.Event{
 		Envelope: observability.Envelope{Version: observability.Version, ID: fmt.Sprint("live/", n), Seq: observability.LiveSeq, Type: observability.TypeLog},
-		Payload:  &observability.Log{Level: "info", Message: "said"},
+		Payload:  &observability.Log{Level: "info", Message: "text"},
 	}
 }
 

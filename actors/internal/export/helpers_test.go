@@ -65,7 +65,7 @@ func (l *logbook) append() (observability.Source, conversation.Batch) {
 		})
 	}
 	if seq%3 == 2 {
-		records = append(records, &conversation.Delta{Message: "msg_1", Kind: "text", Text: "said"})
+		records = append(records, &conversation.Delta{Message: "msg_1", Kind: "text", Text: "text"})
 	} else {
 		records = append(records,
 			&conversation.SubmissionAdmitted{Submission: sub, Message: "msg_1", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hello"}, At: at},

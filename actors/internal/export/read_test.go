@@ -155,7 +155,7 @@ func TestCorruptLogDelaysNoOther(t *testing.T) {
 				}
 			}
 		},
-		"damaged": func(t *testing.T, b storage.Bucket, l *logbook) {
+		"corrupt": func(t *testing.T, b storage.Bucket, l *logbook) {
 			if err := b.Put(t.Context(), storage.LogKey(l.key, 4), storage.Bytes([]byte("x"))); err != nil {
 				t.Fatal(err)
 			}
@@ -324,7 +324,7 @@ func TestSkippedLogs(t *testing.T) {
 		var sick conversation.Key
 		skip := func(key conversation.Key) bool { return key == sick && aside.Load() }
 		r := newRig(t, memory(t), export.Options{Skip: skip}, newSink(t, "a"))
-		left, other := newLogbook(t, r.logs, "left"), newLogbook(t, r.logs, "other")
+		left, other := newLogbook(t, r.logs, "skipped"), newLogbook(t, r.logs, "other")
 		sick = left.key
 		for _, l := range []*logbook{left, other} {
 			for range 5 {

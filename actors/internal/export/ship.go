@@ -155,7 +155,7 @@ func newOutlet(s observability.Sink, opts *Options) *outlet {
 	name, _ := observability.NameOf(s) // checked before
 	o := &outlet{sink: s, name: name, opts: opts, slot: make(chan struct{}, 1)}
 	o.outage = outage.New(opts.Logger.With("sink", name), outage.Lines{
-		Began: "sink does not take durable events; they wait in the logs", Continues: "sink still takes no durable events", Ended: "sink takes durable events again",
+		Began: "sink unavailable; durable events wait", Continues: "sink still unavailable", Ended: "sink available again",
 	}, 0)
 	o.live = observability.NewBuffer(o, &observability.BufferOptions{
 		MaxEvents: opts.LiveEvents, MaxBytes: opts.LiveBytes, BatchEvents: min(liveEvents, opts.LiveEvents),

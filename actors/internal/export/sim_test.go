@@ -58,9 +58,9 @@ type node struct {
 // its requests wait.
 type connection struct {
 	storage.Bucket
-	mu    sync.Mutex
-	dead  bool
-	until time.Time // end of the newest pause
+	mu      sync.Mutex
+	crashed bool
+	until   time.Time // end of the newest pause
 }
 
 func (m *connection) pause(d time.Duration) {
@@ -81,8 +81,8 @@ func (m *connection) gone() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead {
-		return &storage.Error{Op: "use", Kind: storage.ErrRefused, Err: errors.New("this node is dead")}
+	if m.crashed {
+		return &storage.Error{Op: "use", Kind: storage.ErrRefused, Err: errors.New("node crashed")}
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (s *simulation) end(crash bool) {
 	n := s.nodes[i]
 	if crash {
 		n.connection.mu.Lock()
-		n.connection.dead = true
+		n.connection.crashed = true
 		n.connection.mu.Unlock()
 	} else {
 		for _, b := range s.books {

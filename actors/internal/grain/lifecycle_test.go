@@ -54,7 +54,7 @@ func TestClusterRunsOnce(t *testing.T) {
 	stop(t, c)
 	stop(t, c)
 	if m.left != 1 {
-		t.Errorf("left %d times, want once", m.left)
+		t.Errorf("Leave called %d times, want once", m.left)
 	}
 	if err := c.Start(t.Context()); err == nil {
 		t.Error("Start after Stop succeeded")
@@ -79,13 +79,13 @@ func TestStartFailsWithItsMembership(t *testing.T) {
 	}
 	t.Run("join fails", func(t *testing.T) {
 		m := newHandDriven()
-		m.joinErr = errors.New("table is gone")
+		m.joinErr = errors.New("table is missing")
 		c := build(t, actorFunc(echo), &grain.Options{Membership: m})
 		if err := c.Start(t.Context()); !errors.Is(err, m.joinErr) {
 			t.Errorf("error %v, want %v", err, m.joinErr)
 		}
 		if m.left != 1 {
-			t.Errorf("left %d times, want once", m.left)
+			t.Errorf("Leave called %d times, want once", m.left)
 		}
 		stop(t, c)
 	})
@@ -97,13 +97,13 @@ func TestStartFailsWithItsMembership(t *testing.T) {
 		res := make(chan error, 1)
 		go func() { res <- c.Start(ctx) }()
 		await(t, m.joined, "Join")
-		m.show(grain.Member{ID: "somebody else", Host: "127.0.0.1", Port: 1})
+		m.show(grain.Member{ID: "other", Host: "127.0.0.1", Port: 1})
 		cancel()
 		if err := await(t, res, "Start"); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want %v", err, context.Canceled)
 		}
 	})
-	t.Run("first view comes later", func(t *testing.T) {
+	t.Run("late first view", func(t *testing.T) {
 		m := newHandDriven()
 		m.silent = true
 		c := build(t, actorFunc(echo), &grain.Options{Membership: m})
@@ -214,7 +214,7 @@ func TestStartAndStopLeaveNoGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask(t, c, "a", "m")
-		c.System().Root.Send(c.System().NewLocalPID("nobody"), text("dead letter"))
+		c.System().Root.Send(c.System().NewLocalPID("unknown"), text("dead letter"))
 		stop(t, c)
 	}
 	cycle()
@@ -250,7 +250,7 @@ func TestLogCarriesNoBody(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, grain.ErrPanicked)
 	}
 	sys := c.System()
-	sys.Root.Send(sys.NewLocalPID("nobody"), text(secret))
+	sys.Root.Send(sys.NewLocalPID("unknown"), text(secret))
 	lib := sys.Logger()
 	lib.Info("library noise")
 	lib.Warn("unknown message", slog.Any("message", text(secret)), slog.Any("reason", errors.New(secret)),
@@ -265,7 +265,7 @@ func TestLogCarriesNoBody(t *testing.T) {
 	if strings.Contains(out, "library noise") {
 		t.Errorf("log contains the library's info lines:\n%s", out)
 	}
-	for _, want := range []string{"actor panicked", "value of type string", "dead letter", "actor=nobody",
+	for _, want := range []string{"actor panicked", "value of type string", "dead letter", "actor=unknown",
 		"unknown message", "/someone", "broken pipe", "retry=3", "component=protoactor"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("log lacks %q:\n%s", want, out)

@@ -42,7 +42,7 @@ func TestMemberComesBackAtItsAddress(t *testing.T) {
 		n.show(t, m.self, n.self)
 		m.show(m.self, n.self)
 		began := time.Now()
-		if got := ask(t, c, id, "who"); got != n.self.ID {
+		if got := ask(t, c, id, "id"); got != n.self.ID {
 			t.Errorf("answered by %q, want %q", got, n.self.ID)
 		}
 		t.Logf("reached %v after its view", time.Since(began))
@@ -78,11 +78,11 @@ func TestCallEndsWithItsLink(t *testing.T) {
 	m.show(m.self, n.self)
 	id := ownedBy(n.self, 1, m.self, n.self)[0]
 	eventually(t, "the link", func() bool { reached, _ := c.Reachable(); return len(reached) == 1 })
-	ask(t, c, id, "who")
+	ask(t, c, id, "id")
 	c.StopPings()
 	res := make(chan error, 1)
 	go func() {
-		_, err := c.Request(t.Context(), id, text("say nothing"))
+		_, err := c.Request(t.Context(), id, text("no reply"))
 		res <- err
 	}()
 	eventually(t, "the call", func() bool { return c.CallsTo(n.self.Address()) == 1 })
@@ -92,7 +92,7 @@ func TestCallEndsWithItsLink(t *testing.T) {
 	}
 	brief, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := c.Request(brief, id, text("who")); !errors.Is(err, grain.ErrNoOwner) {
+	if _, err := c.Request(brief, id, text("id")); !errors.Is(err, grain.ErrNoOwner) {
 		t.Errorf("error %v, want %v", err, grain.ErrNoOwner)
 	}
 	if _, err := c.AskNode(t.Context(), n.self.Address(), &wire.Ping{}); !errors.Is(err, grain.ErrNoOwner) {
@@ -111,7 +111,7 @@ func TestStopDoesNotWaitForAHungPeer(t *testing.T) {
 	n.show(t, m.self, n.self)
 	id := ownedBy(n.self, 1, m.self, n.self)[0]
 	m.show(m.self, n.self)
-	ask(t, c, id, "who")
+	ask(t, c, id, "id")
 	n.signal(t, syscall.SIGSTOP)
 	hung := ghost(t) // and a peer whose link never connects
 	hung.Host, hung.ID = "127.0.0.1", "hung"

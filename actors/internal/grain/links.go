@@ -130,7 +130,7 @@ func (ls *links) missed(address string, err error) {
 	is := ls.lost[address]
 	if is == nil {
 		is = outage.New(ls.log.With("address", address), outage.Lines{
-			Began: "cannot reach member", Continues: "still cannot reach member", Ended: "member is reached again",
+			Began: "cannot reach member", Continues: "still cannot reach member", Ended: "member reachable again",
 		}, 0)
 		ls.lost[address] = is
 	}

@@ -27,7 +27,7 @@ func TestUnreachableMemberIsLoggedOnce(t *testing.T) {
 		for line, want := range map[string]int{
 			`level=WARN msg="cannot reach member" address=a:1 err="connection refused"`:                                   1,
 			`level=WARN msg="still cannot reach member" address=a:1 duration=1m0s suppressed=30 err="connection refused"`: 1,
-			`level=INFO msg="member is reached again" address=a:1 duration=1m30s suppressed=44`:                           1,
+			`level=INFO msg="member reachable again" address=a:1 duration=1m30s suppressed=44`:                            1,
 			`level=WARN msg="cannot reach member" address=b:1 err=timeout`:                                                1,
 			"level=": 4,
 		} {

@@ -42,7 +42,7 @@ func TestPIDCache(t *testing.T) {
 			t.Errorf("%d entries, want none", c.Len())
 		}
 	})
-	t.Run("forgets a member", func(t *testing.T) {
+	t.Run("removes a member", func(t *testing.T) {
 		c := grain.NewPIDCache(10)
 		c.Put("x", pid("a:1", "x"))
 		c.Put("y", pid("b:1", "y"))
@@ -51,7 +51,7 @@ func TestPIDCache(t *testing.T) {
 			t.Errorf("%d entries, y present: %v", c.Len(), ok)
 		}
 	})
-	t.Run("forgets what moved", func(t *testing.T) {
+	t.Run("removes moved activations", func(t *testing.T) {
 		c := grain.NewPIDCache(10)
 		c.Put("x", pid("a:1", "x"))
 		c.Put("y", pid("b:1", "y"))

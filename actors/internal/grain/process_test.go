@@ -44,7 +44,7 @@ func serveNode(conf string) error {
 	m := newHandDriven()
 	var c *grain.Cluster
 	c, err := grain.New(kind, actorFunc(func(ctx actor.Context) {
-		if s, ok := body(ctx); ok && s != "say nothing" {
+		if s, ok := body(ctx); ok && s != "no reply" {
 			ctx.Respond(text(c.MemberID()))
 		}
 		if _, ok := ctx.Message().(grain.HandOver); ok {

@@ -209,7 +209,7 @@ func TestRequestEndsWhenItsMemberLeaves(t *testing.T) {
 		t.Errorf("error %v, want %v before the deadline", err, grain.ErrOutcomeUnknown)
 	}
 	if _, ok := c.Cached("a"); ok {
-		t.Error("an activation of a member that left is still cached")
+		t.Error("activation of a former member is still cached")
 	}
 	ask(t, c, "a", "taken over")
 }
@@ -250,12 +250,12 @@ func TestTwoMembers(t *testing.T) {
 	for _, owner := range []int{0, 1} {
 		for _, id := range ownedBy(views[owner].self, 50, views[0].self, views[1].self) {
 			for from, n := range nodes {
-				if got := ask(t, n, id, "who"); got != nodes[owner].MemberID() {
+				if got := ask(t, n, id, "id"); got != nodes[owner].MemberID() {
 					t.Errorf("asked at %d, %q is answered by %q, want member %d", from, id, got, owner)
 				}
 			}
 			ask(t, nodes[0], id, "leave")
-			ask(t, nodes[1], id, "who")
+			ask(t, nodes[1], id, "id")
 		}
 		if got := nodes[owner].ActiveCount(); got != 50 {
 			t.Errorf("member %d has %d activations, want 50", owner, got)

@@ -48,7 +48,7 @@ type churned struct {
 	mu        sync.Mutex
 	disturbed bool // it alone could not reach the bucket for some time
 	joined    int64
-	dead      bool // killed, left or ended
+	stopped   bool // killed, left or ended
 	faulty    bool
 }
 
@@ -58,17 +58,17 @@ func (c *churned) set(f func()) {
 	f()
 }
 
-func (c *churned) isDead() bool {
+func (c *churned) hasStopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.dead
+	return c.stopped
 }
 
 // undisturbed reports whether all epochs from one on must contain the node.
 func (c *churned) undisturbed(epoch int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.disturbed && !c.dead && c.joined > 0 && c.joined <= epoch
+	return !c.disturbed && !c.stopped && c.joined > 0 && c.joined <= epoch
 }
 
 // TestChurn: no node that can reach the bucket is removed, nodes that end are replaced, and all nodes
@@ -103,11 +103,11 @@ func (c *churn) step() {
 	switch action {
 	case 2, 3:
 		c.slots[slot] = nil
-		n.set(func() { n.dead = true })
+		n.set(func() { n.stopped = true })
 		c.wg.Go(n.kill)
 	case 4:
 		c.slots[slot] = nil
-		n.set(func() { n.dead = true })
+		n.set(func() { n.stopped = true })
 		c.wg.Go(func() {
 			n.kill()
 			c.leave(n)
@@ -150,10 +150,10 @@ func (c *churn) stalled(hangs bool, method string) bool {
 	return s != nil && s.hangs == hangs && (!s.writes || method == "PUT" || method == "DELETE")
 }
 
-// start begins a join at a node address. The previous node there is dead.
+// start begins a join at a node address. The previous node there is stopped.
 func (c *churn) start(slot int) {
 	if old := c.slots[slot]; old != nil {
-		old.set(func() { old.dead = true })
+		old.set(func() { old.stopped = true })
 		c.wg.Go(old.kill)
 	}
 	c.starts++
@@ -194,7 +194,7 @@ func (c *churn) live(ctx context.Context, n *churned) {
 	joining, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := n.Join(joining); err != nil {
-		n.set(func() { n.dead = true })
+		n.set(func() { n.stopped = true })
 		return
 	}
 	n.set(func() { n.joined = n.last().Epoch })
@@ -211,7 +211,7 @@ func (c *churn) live(ctx context.Context, n *churned) {
 	if e := c.newest(); e.Has(n.id) {
 		c.t.Errorf("seed %d: %s ended but is in epoch %d", c.seed, n.id, e.N)
 	}
-	n.set(func() { n.dead = true })
+	n.set(func() { n.stopped = true })
 	c.leave(n)
 }
 
@@ -226,7 +226,7 @@ func (c *churn) leave(n *churned) {
 func (c *churn) settle() {
 	time.Sleep(4 * time.Second) // the last fault ends
 	for slot, n := range c.slots {
-		if n != nil && n.isDead() {
+		if n != nil && n.hasStopped() {
 			c.slots[slot] = nil
 		}
 	}
@@ -237,7 +237,7 @@ func (c *churn) settle() {
 	e := c.newest()
 	var want, got []string
 	for _, n := range c.slots {
-		if n == nil || n.isDead() {
+		if n == nil || n.hasStopped() {
 			continue
 		}
 		want = append(want, n.id)

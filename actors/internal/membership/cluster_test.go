@@ -107,8 +107,8 @@ func TestJoinTakesNoTime(t *testing.T) {
 	})
 }
 
-// TestDeadMemberIsExpelled kills a node at every phase of its heartbeat.
-func TestDeadMemberIsExpelled(t *testing.T) {
+// TestCrashedMemberIsExpelled kills a node at every phase of its heartbeat.
+func TestCrashedMemberIsExpelled(t *testing.T) {
 	for phase := range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -212,7 +212,7 @@ func stalls() map[string]*stall {
 		"no answers":                    {hangs: true},
 		"errors to writes":              {writes: true, kind: storagetest.ErrorBefore},
 		"no answers to writes":          {writes: true, hangs: true},
-		"time-outs of writes at once":   {writes: true, kind: storagetest.Timeout},
+		"immediate write timeouts":      {writes: true, kind: storagetest.Timeout},
 		"writes land without an answer": {writes: true, kind: storagetest.LostAck},
 	}
 }
@@ -474,7 +474,7 @@ func TestLeaving(t *testing.T) {
 		left := time.Now()
 		peers["b"].leave()
 		if !peers["b"].Passive() || time.Since(left) > 8*latency {
-			t.Errorf("b left in %v and is passive %v", time.Since(left), peers["b"].Passive())
+			t.Errorf("Leave of b took %v; passive %v", time.Since(left), peers["b"].Passive())
 		}
 		time.Sleep(heartbeat)
 		w.wantViews(values(peers, "b"), "a", "c", "d", "e")
@@ -487,14 +487,14 @@ func TestLeaving(t *testing.T) {
 		w.wantViews(values(peers, "a", "b", "c", "d"), "e")
 		peers["e"].leave()
 		if diff := cmp.Diff([]string{storage.EpochKey(w.newest().N)}, w.keys()); diff != "" {
-			t.Errorf("left behind (-want +got):\n%s", diff)
+			t.Errorf("leftovers (-want +got):\n%s", diff)
 		}
 		w.wantMembers()
 	})
 }
 
-// TestFourNeighboursDie kills a node together with all its observers.
-func TestFourNeighboursDie(t *testing.T) {
+// TestFourNeighboursCrash kills a node together with all its observers.
+func TestFourNeighboursCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		peers := w.peers(latency, "a", "b", "c", "d", "e", "f")
@@ -567,7 +567,7 @@ func TestPassiveByEither(t *testing.T) {
 			off.Store(true)
 			time.Sleep(fence - heartbeat)
 			if a.Passive() {
-				t.Errorf("%s: passive at once", prefix)
+				t.Errorf("%s: passive immediately", prefix)
 			}
 			time.Sleep(heartbeat + 1)
 			if !a.Passive() {
@@ -602,7 +602,7 @@ func TestJoinIsBounded(t *testing.T) {
 			t.Errorf("error after %d races: %v", n, err)
 		}
 		if keys := fmt.Sprint(w.keys()); strings.Contains(keys, "heartbeat/z") || w.newest().Has("z") {
-			t.Errorf("left behind: %s", keys)
+			t.Errorf("leftovers: %s", keys)
 		}
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestMemberThatCannotConfirmForGoodIsExpelled: a node whose heartbeats are stored but whose lists
+// TestUnconfirmedMemberIsExpelled: a node whose heartbeats are stored but whose lists
 // hang is passive. It holds a share that no node serves, so it must be expelled.
-func TestMemberThatCannotConfirmForGoodIsExpelled(t *testing.T) {
+func TestUnconfirmedMemberIsExpelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		peers := w.peers(latency, "a", "c")
@@ -34,8 +34,8 @@ func TestMemberThatCannotConfirmForGoodIsExpelled(t *testing.T) {
 	})
 }
 
-// TestListsThatStallForAllExpelNobody: hanging lists of all nodes are a fault of the bucket.
-func TestListsThatStallForAllExpelNobody(t *testing.T) {
+// TestListsThatStallForAllExpelNone: hanging lists of all nodes are a fault of the bucket.
+func TestListsThatStallForAllExpelNone(t *testing.T) {
 	for _, length := range []time.Duration{3 * time.Second, 10 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)

@@ -50,7 +50,7 @@ func TestExpelChecksAgain(t *testing.T) {
 		}, "own heartbeats were not stored"},
 		"passive":                {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.unconfirm(nil) }, "this node is passive"},
 		"a pause of the process": {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { time.Sleep(m.opts.Fence + 1) }, "this node is passive"},
-		"its heartbeat came": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
+		"its heartbeat changed": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
 			if err := storage.PutHeartbeat(t.Context(), b, storage.Heartbeat{Member: "b", Count: 6}); err != nil {
 				t.Error(err)
 			}

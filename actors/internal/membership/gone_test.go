@@ -31,7 +31,7 @@ func wantGone(t *testing.T, n *node, epoch int64) {
 	t.Helper()
 	var gone *membership.GoneError
 	if err := n.ended(); !errors.As(err, &gone) || gone.Epoch != epoch {
-		t.Errorf("%s ended with %v, want epoch %d to be gone", n.id, err, epoch)
+		t.Errorf("%s ended with %v, want epoch %d deleted", n.id, err, epoch)
 	}
 	if err := n.AwaitActive(t.Context()); !errors.As(err, &gone) || !n.Passive() {
 		t.Errorf("%s: passive %v, AwaitActive: %v", n.id, n.Passive(), err)

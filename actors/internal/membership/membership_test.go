@@ -50,7 +50,7 @@ func TestCost(t *testing.T) {
 		a.leave()
 		want(a, "an orderly end", "LIST members/", "GET "+epoch(1), "PUT "+epoch(2), "LIST members/", "DELETE "+epoch(1), "DELETE heartbeat/a")
 		if diff := cmp.Diff([]string{epoch(2)}, w.keys()); diff != "" {
-			t.Errorf("left behind (-want +got):\n%s", diff)
+			t.Errorf("leftovers (-want +got):\n%s", diff)
 		}
 
 		ended := time.Now()
@@ -87,8 +87,8 @@ func TestTheRow(t *testing.T) {
 	})
 }
 
-// TestRefusedWhileAnotherLives starts nodes at every phase of the heartbeat.
-func TestRefusedWhileAnotherLives(t *testing.T) {
+// TestRefusedWhileAnotherIsAlive starts nodes at every phase of the heartbeat.
+func TestRefusedWhileAnotherIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.node("a", nil).join().run()
@@ -107,7 +107,7 @@ func TestRefusedWhileAnotherLives(t *testing.T) {
 	})
 }
 
-func TestTheDeadAreReplaced(t *testing.T) {
+func TestCrashedMembersAreReplaced(t *testing.T) {
 	for name, leave := range map[string]func(*world, *node){
 		"killed": func(*world, *node) {},
 		"killed, its heartbeat deleted": func(w *world, a *node) {
@@ -144,9 +144,9 @@ func TestTheDeadAreReplaced(t *testing.T) {
 	}
 }
 
-// TestSameAddressIsNoLicence restarts a node at its public address: its old row is treated like any
+// TestSamePublicAddressMustBeSilent restarts a node at its public address: its old row is treated like any
 // other.
-func TestSameAddressIsNoLicence(t *testing.T) {
+func TestSamePublicAddressMustBeSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a", nil).join().run()
@@ -224,7 +224,7 @@ func TestStartAtOnce(t *testing.T) {
 					wantAlive(t, err, winner)
 				}
 				if heart := "heartbeat/n" + fmt.Sprint(i); err != nil && strings.Contains(strings.Join(w.keys(), " "), heart) {
-					t.Errorf("seed %d: a refused node left %s", seed, heart)
+					t.Errorf("seed %d: refused node left %s", seed, heart)
 				}
 			}
 			w.wantMembers(winner)
@@ -284,7 +284,7 @@ func TestStaleView(t *testing.T) {
 			t.Errorf("no stale create:\n%s", got)
 		}
 		if keys := w.keys(); strings.Contains(strings.Join(keys, " "), "heartbeat/a") {
-			t.Errorf("left behind: %v", keys)
+			t.Errorf("leftovers: %v", keys)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestPausedNodeIsReplaced(t *testing.T) {
 		wantAlive(t, w.node("c", nil).Join(t.Context()), "b")
 		b.leave()
 		if diff := cmp.Diff([]string{storage.EpochKey(3)}, w.keys()); diff != "" {
-			t.Errorf("left behind (-want +got):\n%s", diff)
+			t.Errorf("leftovers (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -423,9 +423,9 @@ func TestJoinCanceled(t *testing.T) {
 		}
 	}
 	for name, plan := range map[string]func(storagetest.Op) storagetest.Kind{
-		"heartbeat never stored":      never("heartbeat/", storagetest.Timeout),
-		"epoch never stored":          never(storage.EpochKey(1), storagetest.Timeout),
-		"epoch stored, never told so": never(storage.EpochKey(1), storagetest.LostAck),
+		"heartbeat never stored":             never("heartbeat/", storagetest.Timeout),
+		"epoch never stored":                 never(storage.EpochKey(1), storagetest.Timeout),
+		"epoch stored, response always lost": never(storage.EpochKey(1), storagetest.LostAck),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestJoinCanceled(t *testing.T) {
 					t.Errorf("next start took %v", took)
 				}
 				if got := strings.Join(w.keys(), " "); strings.Contains(got, "heartbeat/a") {
-					t.Errorf("left behind: %s", got)
+					t.Errorf("leftovers: %s", got)
 				}
 			})
 		})

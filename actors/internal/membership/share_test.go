@@ -214,9 +214,9 @@ func TestShareOverFlaps(t *testing.T) {
 	})
 }
 
-// TestShareAfterAllDied kills all nodes and starts new ones, at the same and at other addresses. Rows
+// TestShareAfterAllCrashed kills all nodes and starts new ones, at the same and at other addresses. Rows
 // of crashed nodes delay them only until they are expelled.
-func TestShareAfterAllDied(t *testing.T) {
+func TestShareAfterAllCrashed(t *testing.T) {
 	for name, again := range map[string][]string{
 		"same addresses":  {"a2", "b2", "c2"},
 		"other addresses": {"d", "e", "f"},
@@ -297,7 +297,7 @@ func TestShareAmongVersions(t *testing.T) {
 			t.Fatal(won, err)
 		}
 		time.Sleep(long)
-		w.wantShares("beside six of an older version that do not answer", "A B OLD0 OLD1 OLD2 OLD3 OLD4 OLD5 X")
+		w.wantShares("with six silent nodes of an older version", "A B OLD0 OLD1 OLD2 OLD3 OLD4 OLD5 X")
 	})
 }
 

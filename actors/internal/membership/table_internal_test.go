@@ -43,12 +43,12 @@ func TestEnter(t *testing.T) {
 	}{
 		"empty":                        {row: "a@1", after: "a@1"},
 		"empty, alone":                 {row: "a", after: "a"},
-		"beside others":                {members: "b@2 c@3", row: "a@1", after: "b@2 c@3 a@1"},
+		"among others":                 {members: "b@2 c@3", row: "a@1", after: "b@2 c@3 a@1"},
 		"there already":                {members: "b@2 a@1", row: "a@1", after: "b@2 a@1", unchanged: true},
 		"older incarnation":            {members: "b@1 c@3", row: "a@1", older: "b@1", after: "c@3 a@1"},
 		"older incarnations":           {members: "a@1 b@1 d@1", row: "a@1", older: "b@1 d@1", after: "a@1"},
 		"one that serves alone":        {members: "b c@3", row: "a@1", suspects: "b", after: "c@3 a@1"},
-		"alone beside others":          {members: "b c@3", row: "a", suspects: "b c@3", after: "a"},
+		"alone among others":           {members: "b c@3", row: "a", suspects: "b c@3", after: "a"},
 		"alone, there already":         {members: "a", row: "a", after: "a", unchanged: true},
 		"alone, present, with another": {members: "a b@2", row: "a", suspects: "b@2", after: "a"},
 	} {

@@ -13,7 +13,7 @@ func TestWatch(t *testing.T) {
 		after int // number of checks until then
 	}{
 		"silence":                  {[]mark{7, 7, 7, 7}, dead, 4},
-		"one look":                 {[]mark{7}, undecided, 1},
+		"one check":                {[]mark{7}, undecided, 1},
 		"not long enough":          {[]mark{7, 7, 7}, undecided, 3},
 		"a change":                 {[]mark{7, 8}, alive, 2},
 		"a change at last":         {[]mark{7, 7, 7, 8}, alive, 4},

@@ -279,7 +279,7 @@ func TestJournalAbandonsARefusedNumber(t *testing.T) {
 		p := b.put(1, one, two)
 		p.result <- &storage.Error{Op: "create", Key: p.key, Kind: storage.ErrRefused, Err: errors.New("no credentials")}
 		b.want("listed by a refused write", second(), false)
-		b.want("listed while the newest number is left behind", b.list(one)(), false)
+		b.want("listed while the newest number is abandoned", b.list(one)(), false)
 		b.wantStored(0)
 		p = b.put(2, one, two)
 		b.wantStored(0) // The landed one is deleted only after its successor has landed.
@@ -546,7 +546,7 @@ func TestJournalListsOpenings(t *testing.T) {
 		}
 		select {
 		case <-done:
-			b.Error("said before it landed")
+			b.Error("called back before it landed")
 		default:
 		}
 		p.result <- nil
@@ -562,7 +562,7 @@ func TestJournalListsOpenings(t *testing.T) {
 		b.put(2, one).result <- nil // without the linger
 		b.j.Unlist(one)
 		b.put(3).result <- nil
-		b.j.Opening(opening, func() { b.Error("it was taken back before it was said") })
+		b.j.Opening(opening, func() { b.Error("called back after the opening was removed") })
 		b.j.Opened(opening)
 		b.j.Signal()
 		b.put(4).result <- nil

@@ -128,7 +128,7 @@ func TestRequestsDoNotPostponeASweep(t *testing.T) {
 
 		last := got[len(got)-1]
 		until(last + time.Minute + time.Millisecond)
-		sweeps("when nobody asks any more", last+time.Minute)
+		sweeps("without requests", last+time.Minute)
 		until(last + 2*time.Minute - SoonAfter/2)
 		r.SweepSoon()
 		until(last + 2*time.Minute + 2*SoonAfter)
@@ -216,14 +216,14 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	wantJournals(t, bucket, key(0), key(1))
 
 	mended = true
-	sweep("mended", true, askedOnce(stuck))
+	sweep("repaired", true, askedOnce(stuck))
 	wantJournals(t, bucket)
-	sweep("nothing left", true, nil)
+	sweep("all answered", true, nil)
 	if len(r.answers) != 0 {
 		t.Errorf("answers of deleted journals are kept: %v", r.answers)
 	}
 	writeJournal(t, bucket, "dead", 2, one)
-	sweep("forgotten", true, askedOnce(one))
+	sweep("answers dropped", true, askedOnce(one))
 }
 
 // TestAnswersSurviveAFailedListing keeps answers while the bucket cannot be listed.

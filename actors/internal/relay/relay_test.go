@@ -196,10 +196,10 @@ func TestRelayPushes(t *testing.T) {
 		net.nodes["other"].wants("a node without followers")
 
 		time.Sleep(keptFor * 2)
-		reader.wants("renewals of a subscription that stands")
+		reader.wants("renewals of an active subscription")
 		net.nodes["owner"].runs(7)
 		time.Sleep(renewEvery)
-		reader.wants("a renewal that tells the tip", "c behind 7")
+		reader.wants("a renewal with a tip", "c behind 7")
 
 		reader.relay.Unfollow("c")
 		time.Sleep(2 * renewEvery)
@@ -283,7 +283,7 @@ func TestRelayHealsLosses(t *testing.T) {
 					t.Errorf("lost batches were not rechecked; calls: %.200v", got)
 				}
 				owner.Publish("c", relayBatch(300, "x"))
-				reader.wants("it goes on", "c 300 2d after 2c: x")
+				reader.wants("delivery continues", "c 300 2d after 2c: x")
 			})
 		})
 	}
@@ -318,13 +318,13 @@ func TestRelayReadsWithoutOwner(t *testing.T) {
 		reader := net.nodes["reader"]
 		net.cutOff("owner", true)
 		reader.relay.Follow("c")
-		reader.wants("the first look", "c recheck")
+		reader.wants("the first recheck", "c recheck")
 		time.Sleep(3 * renewEvery)
-		reader.wants("a look for each time", "c recheck", "c recheck", "c recheck")
+		reader.wants("one recheck per interval", "c recheck", "c recheck", "c recheck")
 		net.cutOff("owner", false)
 		time.Sleep(renewEvery)
 		reader.wants("the owner is back", "c recheck")
 		time.Sleep(10 * renewEvery)
-		reader.wants("the subscription stands")
+		reader.wants("the subscription is active")
 	})
 }
