@@ -48,7 +48,6 @@ func newHeldFold(t *testing.T) *heldFold {
 	return f
 }
 
-// read reads one batch and compares the page.
 func (f *heldFold) read(t *testing.T, off conversation.Offset, timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -33,7 +33,6 @@ type stream struct {
 	retain int
 }
 
-// apply projects the next batch.
 func (e *stream) apply(b batch) (more bool, err error) {
 	err = e.made.Apply(b.records, func(ev feed.Event) {
 		e.recent = append(e.recent, ev.JSON)
@@ -61,7 +60,6 @@ func (e *stream) weight() int64 {
 	return e.made.Weight() + int64(e.bytes+64*len(e.recent)) + e.marks.Weight()
 }
 
-// tail returns the number of the last event.
 func (e *stream) tail() int64 { return e.made.Next() - 1 }
 
 // EventTail implements [conversation.EventReader].
@@ -131,7 +129,6 @@ func fitting(events [][]byte, limit int) [][]byte {
 	return events[:n]
 }
 
-// arrayOf returns a JSON array of encoded events.
 func arrayOf(events [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(events, []byte{','}), []byte{']'})
 }

@@ -18,7 +18,6 @@ import (
 
 var _ conversation.EventReader = (*follower.Set)(nil)
 
-// events returns the events of the whole history.
 func (h *history) events() (out [][]byte) {
 	h.t.Helper()
 	p := new(feed.Projector)
@@ -150,7 +149,6 @@ func (h *history) marked(at int) *storage.Checkpoint {
 	return c
 }
 
-// ranged counts the batches that are read.
 type ranged struct {
 	*bucket
 	read func(first, last int64)

@@ -124,7 +124,6 @@ func newFollower(s *Set, at conversation.Address) *follower {
 	}
 }
 
-// offer processes a push.
 func (f *follower) offer(b batch) {
 	f.in.Lock()
 	defer f.in.Unlock()

@@ -208,7 +208,6 @@ func TestSnapshotIsEncodedOncePerOffset(t *testing.T) {
 	}
 }
 
-// wantAbsent calls every read method.
 func wantAbsent(t *testing.T, s *follower.Set) {
 	t.Helper()
 	_, err := s.Head(t.Context(), address())

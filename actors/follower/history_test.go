@@ -21,7 +21,6 @@ var _ follower.Source = (*storage.Logs)(nil)
 
 func address() conversation.Address { return conversation.Address{Agent: "triage", ID: "42"} }
 
-// push is one batch as offered by its owner.
 type push struct {
 	at      storage.Position
 	prev    storage.Hash
@@ -51,7 +50,6 @@ func chain(prev storage.Hash, seq int64, lines []byte) (out storage.Hash) {
 	return out
 }
 
-// add appends a batch and returns it.
 func (h *history) add(records ...conversation.Record) push {
 	h.t.Helper()
 	lines, err := conversation.EncodeRecords(nil, records)
@@ -116,7 +114,6 @@ func (h *history) snapshot() string {
 	return string(b)
 }
 
-// turn appends the batches of submission n.
 func (h *history) turn(n int) {
 	id := func(prefix string) string { return fmt.Sprintf("%s_%04d", prefix, n) }
 	sub, msg := conversation.SubmissionID(id("sub")), conversation.MessageID(id("msg"))
@@ -164,7 +161,6 @@ func delta(m conversation.MessageID, text string) *conversation.Delta {
 	return &conversation.Delta{Message: m, Kind: conversation.PartText, Text: text}
 }
 
-// turns returns a history of n turns.
 func turns(t testing.TB, n int) *history {
 	t.Helper()
 	h := newHistory(t)
@@ -174,7 +170,6 @@ func turns(t testing.TB, n int) *history {
 	return h
 }
 
-// bucket is an in-memory source of one conversation's log.
 type bucket struct {
 	mu     sync.Mutex
 	stored []storage.Batch
@@ -275,7 +270,6 @@ func (b *bucket) Range(ctx context.Context, conv conversation.Key, first, last i
 	return append([]storage.Batch{}, b.stored[first:last+1]...), nil
 }
 
-// hook sets listed.
 func (b *bucket) hook(listed func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -287,7 +281,6 @@ func (h *history) upTo(off conversation.Offset) *history {
 	return &history{t: h.t, born: h.born, pushes: h.pushes[:off+1], fragments: h.fragments[:off+1]}
 }
 
-// restoring sets the newest checkpoint and restores.
 func (b *bucket) restoring(newest *storage.Checkpoint, restores func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

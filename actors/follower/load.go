@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// readBatches is [Source.Batches] or [Source.Resume].
 type readBatches func(context.Context, conversation.Key, storage.Position) iter.Seq2[storage.Batch, error]
 
 // start begins a load unless the set is closed; in is held and no load runs.

@@ -75,7 +75,6 @@ func (e *encoding) whole() ([]byte, bool) {
 	return out, true
 }
 
-// page returns a page of the encoding.
 func (e *encoding) page(next conversation.Offset) conversation.Page {
 	page := conversation.Page{Next: next, UpToDate: true}
 	var ok bool

@@ -18,7 +18,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// keeping is a bucket with checkpoints and their pages.
 type keeping struct {
 	*bucket
 	stored map[storage.Digest][]byte
@@ -283,7 +282,6 @@ func TestSlowReaderOfALogReadAgain(t *testing.T) {
 	})
 }
 
-// slowWriter is a slow writer.
 type slowWriter struct{ strings.Builder }
 
 // Write implements io.Writer.

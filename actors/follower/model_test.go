@@ -37,7 +37,6 @@ func (w *world) n(n int) int {
 // pause sleeps up to ms milliseconds, half of the time not at all.
 func (w *world) pause(ms int) { time.Sleep(time.Duration(max(0, w.n(2*ms)-ms)) * time.Millisecond) }
 
-// durable returns the last durable batch.
 func (w *world) durable() conversation.Offset {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
@@ -56,7 +55,6 @@ func (w *world) tip(ctx context.Context, _ conversation.Key) (int64, bool) {
 	return int64(seq), w.n(5) > 0
 }
 
-// write makes all batches durable and pushes them.
 func (w *world) write(outages bool) {
 	for _, p := range w.h.pushes[1:] {
 		w.pause(30)

@@ -19,7 +19,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// stored returns a push as sent by another node.
 func (p push) stored() storage.Batch {
 	return storage.Batch{Header: storage.Header{Seq: p.at.Seq, Prev: p.prev}, Lines: p.lines, Hash: p.at.Hash}
 }

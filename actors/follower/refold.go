@@ -87,7 +87,6 @@ func (r *refold) take(n int) (*conversation.HistoryPage, error) {
 	}
 }
 
-// fold applies the next batch.
 func (r *refold) fold() error {
 	stored, err, ok := r.next()
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// numbered is one of many conversations.
 func numbered(i int) conversation.Address {
 	return conversation.Address{Agent: "triage", ID: fmt.Sprint(i)}
 }

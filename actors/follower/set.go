@@ -192,7 +192,6 @@ type Set struct {
 	tasks     sync.WaitGroup
 }
 
-// task is one goroutine of a Set.
 type task struct{ cancel context.CancelFunc }
 
 // New returns a set without followers. Nil options select the defaults. It starts no goroutine. Reads
@@ -444,7 +443,6 @@ func (s *Set) release(f *follower) {
 	s.options.Idle.Trim()
 }
 
-// end removes a user.
 func (s *Set) end(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// failing is a source whose reads all fail.
 type failing struct {
 	follower.Source
 	err error

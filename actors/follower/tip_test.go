@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// tipFunc is [follower.Options.Tip].
 type tipFunc = func(context.Context, conversation.Key) (int64, bool)
 
 // reports returns an owner that always reports seq.

@@ -281,7 +281,6 @@ func (v *view) plan(after conversation.Offset, limit int) read {
 	return r
 }
 
-// page answers a read of retained batches.
 func (v *view) page(r read) (conversation.Page, error) {
 	page := conversation.Page{JSON: v.set.empty, Next: r.last, UpToDate: r.last == r.head}
 	if r.last < r.first {
@@ -306,7 +305,6 @@ func (v *view) page(r read) (conversation.Page, error) {
 	return page, nil
 }
 
-// join returns one page of several encoded batches.
 func join(entries []entry) []byte {
 	size := 2
 	for i := range entries {

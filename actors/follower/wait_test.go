@@ -12,7 +12,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// wait calls Wait in a goroutine.
 func wait(ctx context.Context, s *follower.Set, after conversation.Offset) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- s.Wait(ctx, address(), after) }()

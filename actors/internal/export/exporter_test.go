@@ -79,7 +79,6 @@ func TestOfferedIsShipped(t *testing.T) {
 	})
 }
 
-// offer appends n batches and offers them.
 func offer(r *rig, l *logbook, n int) {
 	for range n {
 		src, b := l.append()

@@ -26,7 +26,6 @@ func memory(tb testing.TB) *local.Store {
 	return waiting.ToClose(tb, local.NewMemory())
 }
 
-// logbook is one conversation with its writer.
 type logbook struct {
 	tb     testing.TB
 	key    conversation.Key
@@ -46,7 +45,6 @@ func newLogbook(tb testing.TB, logs *storage.Logs, id string) *logbook {
 	return l
 }
 
-// takeOver starts a new writer.
 func (l *logbook) takeOver() {
 	l.nonces++
 	l.writer = l.logs.Writer(l.key, storage.Nonce(fmt.Sprintf("n%d", l.nonces)), l.tail, int64(l.nonces))
@@ -199,7 +197,6 @@ func (s *sink) got() (stored map[string]string, writes []int, calls int) {
 	return stored, slices.Clone(s.writes), s.calls
 }
 
-// set changes the sink while it is in use.
 func (s *sink) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +207,6 @@ var errAway = errors.New("away")
 
 func away() (error, bool) { return errAway, false }
 
-// rig is one exporter over a bucket.
 type rig struct {
 	*export.Exporter
 	bucket storage.Bucket
@@ -253,7 +249,6 @@ func newRig(t *testing.T, b storage.Bucket, opts export.Options, sinks ...*sink)
 	return r
 }
 
-// journals returns the entries of the newest export journals.
 func journals(tb testing.TB, b storage.Bucket) map[string]map[conversation.Key]int64 {
 	tb.Helper()
 	out := map[string]map[conversation.Key]int64{}
@@ -276,7 +271,6 @@ func journals(tb testing.TB, b storage.Bucket) map[string]map[conversation.Key]i
 	return out
 }
 
-// merge joins the events of conversations.
 func merge(books ...*logbook) map[string]string {
 	out := map[string]string{}
 	for _, l := range books {

@@ -65,7 +65,6 @@ func (x *Exporter) relist(t *trail) {
 	x.list(t)
 }
 
-// unlist removes a conversation from the set.
 func (x *Exporter) unlist(t *trail) {
 	if !t.listed {
 		return
@@ -198,7 +197,6 @@ func (x *Exporter) keyIn(s *shard) func(int64) string {
 	return func(n int64) string { return storage.ExportJournalKey(x.opts.Member, s.number, n) }
 }
 
-// compose takes the set for the next number.
 func (x *Exporter) compose(s *shard) storage.ExportJournal {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -216,7 +214,6 @@ func (x *Exporter) compose(s *shard) storage.ExportJournal {
 	return storage.ExportJournal{Member: x.opts.Member, Shard: s.number, Shards: storage.ExportShards, N: s.Newest, Entries: entries}
 }
 
-// written records the result of a write.
 func (x *Exporter) written(s *shard, n int64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

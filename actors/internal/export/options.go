@@ -67,7 +67,6 @@ const maxPause = 30 * time.Second
 // longestPause returns the upper bound of backoffs.
 func (o *Options) longestPause() time.Duration { return max(maxPause, o.RetryPause) }
 
-// complete returns the options with all defaults.
 func (o *Options) complete() (Options, error) {
 	if o == nil {
 		return Options{}, errors.New("new exporter: options are nil")

@@ -281,7 +281,6 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	return retry
 }
 
-// delay schedules another read of a log.
 func (x *Exporter) delay(t *trail, wait time.Duration) {
 	t.queued = true
 	at := time.Now().Add(wait)

@@ -20,7 +20,6 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// compact moves the log into segments and deletes the rest.
 func (l *logbook) compact() {
 	l.tb.Helper()
 	garbage, err := l.logs.Compactor(l.key).Compact(context.Background(), l.tail.Seq, nil, 1)
@@ -203,7 +202,6 @@ func TestCorruptLogDelaysNoOther(t *testing.T) {
 	}
 }
 
-// refusing refuses reads of one conversation.
 func refusing(b storage.Bucket, key conversation.Key) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		if strings.Contains(c.Key, string(key)) {

@@ -36,7 +36,6 @@ type simulation struct {
 	healed bool
 }
 
-// simBook is a conversation with its simulated state.
 type simBook struct {
 	*logbook
 	owner *node  // where it is open, or nil
@@ -46,7 +45,6 @@ type simBook struct {
 	saved *int64 // cursor in its checkpoint
 }
 
-// node is an exporter that may crash.
 type node struct {
 	*export.Exporter
 	name       string
@@ -209,7 +207,6 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	return s
 }
 
-// nodeSink is one node's connection to a shared sink.
 type nodeSink struct {
 	*sink
 	m *connection
@@ -228,7 +225,6 @@ func (s nodeSink) Write(ctx context.Context, events []observability.Event) error
 
 var errHangs = errors.New("hangs")
 
-// store is Write for a sink shared by several nodes.
 func (s *sink) store(events []observability.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +241,6 @@ func (s *sink) store(events []observability.Event) error {
 	return nil
 }
 
-// start adds a node.
 func (s *simulation) start() {
 	s.names++
 	n := &node{name: fmt.Sprint("node-", s.names), connection: &connection{Bucket: s.watch}}
@@ -299,7 +294,6 @@ func (s *simulation) viewOf(n *node) ([]string, bool) {
 	return names, true
 }
 
-// end removes a node. A crashed one is disconnected.
 func (s *simulation) end(crash bool) {
 	i := s.rand.IntN(len(s.nodes))
 	n := s.nodes[i]
@@ -340,7 +334,6 @@ func (s *simulation) end(crash bool) {
 	}
 }
 
-// open opens a conversation on a node.
 func (s *simulation) open(b *simBook) {
 	for ok := false; !ok; ok = b.owner.connection.paused() <= 0 || s.rand.IntN(10) == 0 {
 		b.owner = s.nodes[s.rand.IntN(len(s.nodes))]

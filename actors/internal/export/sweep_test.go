@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// leave stores a journal of a node that is gone.
 func leave(t *testing.T, b storage.Bucket, member string, n int64, entries ...storage.ExportEntry) {
 	t.Helper()
 	byShard := map[int][]storage.ExportEntry{}
@@ -252,7 +251,6 @@ func TestAdoptsAgain(t *testing.T) {
 	})
 }
 
-// slow delays the responses for one conversation.
 func slow(b storage.Bucket, key conversation.Key) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		err := c.Do(ctx)

@@ -59,7 +59,6 @@ type item struct {
 // itemBytes is the memory of an item without its events.
 const itemBytes = 160
 
-// projected is a batch with its events.
 type projected struct {
 	src    observability.Source // source after the batch
 	events []observability.Event
@@ -94,7 +93,6 @@ func (x *Exporter) trail(key conversation.Key) *trail {
 // done reports whether all sinks have all known batches.
 func (t *trail) done() bool { return t.exported >= t.tail && !t.unread }
 
-// take queues the next batch of a conversation.
 func (x *Exporter) take(t *trail, seq int64, p projected) {
 	t.src, t.taken, t.tail = p.src, seq, max(t.tail, seq)
 	switch {

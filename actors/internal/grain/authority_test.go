@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
-// authority signs certificates for tests.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -29,7 +28,6 @@ func newAuthority(tb testing.TB, name string) *authority {
 	return newAuthorityFor(tb, name, time.Hour)
 }
 
-// newAuthorityFor returns an authority whose certificate is valid for lives.
 func newAuthorityFor(tb testing.TB, name string, lives time.Duration) *authority {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -112,7 +110,6 @@ func write(tb testing.TB, name string, content []byte) {
 	}
 }
 
-// member returns the files of a valid certificate.
 func (a *authority) member(tb testing.TB) *grain.TLSFiles {
 	tb.Helper()
 	cert, key := a.issue(tb, nil)

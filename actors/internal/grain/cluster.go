@@ -247,7 +247,6 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return nil
 }
 
-// teardown undoes start in reverse order.
 func (c *Cluster) teardown(ctx context.Context) error {
 	c.running.Store(false)
 	var drained, left error

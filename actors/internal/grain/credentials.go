@@ -271,7 +271,6 @@ func reason(err error) string {
 	return "handshake failed"
 }
 
-// clientCreds holds the credentials of outgoing connections.
 type clientCreds struct {
 	keys     keys // nil is plaintext
 	refusals *refusals

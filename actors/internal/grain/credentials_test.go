@@ -249,7 +249,6 @@ func refusesServer(t *testing.T, ca *authority, theirs *grain.TLSFiles, reason s
 	}
 }
 
-// member returns a started cluster's entry for a view.
 func member(tb testing.TB, c *grain.Cluster) grain.Member {
 	tb.Helper()
 	m := grain.Member{ID: c.MemberID(), Weight: 1}

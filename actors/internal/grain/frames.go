@@ -37,7 +37,6 @@ func (s *serverCreds) stream(srv any, in grpc.ServerStream, _ *grpc.StreamServer
 	return err
 }
 
-// inbound records why reading has ended.
 type inbound struct {
 	grpc.ServerStream
 	err     error

@@ -14,7 +14,7 @@ type Grain interface {
 	// Receive handles a message. It must not block. It returns true to passivate: then only Stop
 	// follows, queued requests return to their callers, and later requests get a new activation.
 	Receive(m any, from Sender) (passivate bool)
-	// Stop is called once, as the last method, whatever ended the activation.
+	// Stop is called once, as the last method.
 	Stop()
 }
 

@@ -88,12 +88,10 @@ func body(ctx actor.Context) (string, bool) {
 	return m.GetValue(), ok
 }
 
-// actorFunc returns a factory that uses f for every identity.
 func actorFunc(f actor.ReceiveFunc) func() actor.Actor {
 	return func() actor.Actor { return f }
 }
 
-// echo answers with the message's text.
 func echo(ctx actor.Context) {
 	if s, ok := body(ctx); ok {
 		ctx.Respond(text(s))
@@ -105,7 +103,6 @@ func await[T any](tb testing.TB, ch <-chan T, event string) T {
 	return waiting.For(tb, ch, event)
 }
 
-// eventually polls a state that has no channel.
 func eventually(tb testing.TB, event string, ok func() bool) {
 	tb.Helper()
 	waiting.Until(tb, event, ok)

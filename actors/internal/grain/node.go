@@ -17,7 +17,6 @@ import (
 // nodeName is the well-known name of every member's node actor. It is part of the wire protocol.
 const nodeName = "node"
 
-// nodeActor receives the messages to this member itself.
 type nodeActor struct {
 	log    *slog.Logger
 	handle func(proto.Message) proto.Message // nil ignores messages

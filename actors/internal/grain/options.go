@@ -58,7 +58,6 @@ type Options struct {
 	LinkDown func(address string)
 }
 
-// withDefaults checks the options and sets defaults.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {
@@ -89,14 +88,12 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// place is a member's listen and advertised address.
 type place struct {
 	host      string // listen host; "" is every address
 	port      int    // 0 is a free one
 	advertise string // "" is the listener's address
 }
 
-// place parses Listen and Advertise.
 func (o *Options) place() (place, error) {
 	listen := o.Listen
 	if listen == "" {

@@ -88,7 +88,6 @@ func (p *pinger) ping(ctx context.Context, n node) {
 	p.answered[n.ID] = time.Now()
 }
 
-// forget removes members that left.
 func (p *pinger) forget(members []node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +132,6 @@ func (p *pinger) reached() (ids []string, others int) {
 // connection made by the other member, so it proves both directions.
 func (c *Cluster) Reachable() (reached []string, others int) { return c.pings.reached() }
 
-// others returns the other members.
 func (c *Cluster) others() []node {
 	v, self := c.lookup.view.Load(), c.Address()
 	others := make([]node, 0, len(v.nodes))

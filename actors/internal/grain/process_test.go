@@ -89,7 +89,6 @@ func serveNode(conf string) error {
 	return in.Err()
 }
 
-// nodeProcess is a member in its own process.
 type nodeProcess struct {
 	self  grain.Member
 	cmd   *exec.Cmd
@@ -145,7 +144,6 @@ func (n *nodeProcess) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// do sends a command and returns the answer.
 func (n *nodeProcess) do(t *testing.T, format string, args ...any) string {
 	t.Helper()
 	n.send(fmt.Sprintf(format, args...))

@@ -28,7 +28,6 @@ const (
 	closeTimeout         = time.Second
 )
 
-// remoteConfig returns the library's remote configuration for p.
 func remoteConfig(p place, d *serverCreds, out *clientCreds, ls *links) *remote.Config {
 	dialer := net.Dialer{LocalAddr: p.source()}
 	host := p.host

@@ -19,7 +19,6 @@ import (
 // memberName is the default DNS name of members' certificates.
 const memberName = "parley"
 
-// keys provides the credentials for both directions.
 type keys interface {
 	// current is called at every handshake.
 	current() *keySet

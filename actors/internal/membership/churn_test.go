@@ -42,7 +42,6 @@ type churn struct {
 	wg     sync.WaitGroup        // of concurrent activities
 }
 
-// churned is a node under churn.
 type churned struct {
 	*node
 	mu        sync.Mutex
@@ -215,14 +214,12 @@ func (c *churn) live(ctx context.Context, n *churned) {
 	c.leave(n)
 }
 
-// leave lets a node leave if no fault prevents it.
 func (c *churn) leave(n *churned) {
 	leaving, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 	defer cancel()
 	_ = n.Leave(leaving)
 }
 
-// settle ends all faults and checks the final members.
 func (c *churn) settle() {
 	time.Sleep(4 * time.Second) // the last fault ends
 	for slot, n := range c.slots {

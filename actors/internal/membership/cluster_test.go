@@ -191,7 +191,6 @@ type stall struct {
 
 func (s *stall) hits(write bool) bool { return s.on.Load() && (write || !s.writes) }
 
-// over returns a node behind the stall.
 func (s *stall) over(w *world, id string, seed uint64) *node {
 	n := w.peer(id, storagetest.Plan{Seed: seed, Latency: latency, Decide: func(op storagetest.Op) storagetest.Kind {
 		if !s.hangs && s.hits(op.Method == "PUT" || op.Method == "DELETE") {

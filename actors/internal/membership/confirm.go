@@ -30,7 +30,6 @@ func (s *standing) notify() {
 	s.changed = make(chan struct{})
 }
 
-// heartbeatSent records the result of a heartbeat.
 func (m *Membership) heartbeatSent(sent time.Time, err error, ended bool) {
 	s := &m.standing
 	s.Lock()

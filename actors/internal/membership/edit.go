@@ -21,7 +21,6 @@ const (
 // errAgain makes edit call change again with the newest epoch.
 var errAgain = errors.New("read the members again")
 
-// edited is the result of an edit.
 type edited struct {
 	epoch    storage.Epoch // newest; number 0 if there is none
 	since    time.Time     // the requests that showed it to be the newest began after this

@@ -27,7 +27,6 @@ type heart struct {
 func (h *heart) lock()   { h.turn <- struct{}{} }
 func (h *heart) unlock() { <-h.turn }
 
-// beat sends one heartbeat.
 func (m *Membership) beat(ctx context.Context) error {
 	m.heart.lock()
 	defer m.heart.unlock()

@@ -34,7 +34,6 @@ type world struct {
 	net    *network       // nil if all nodes reach each other
 }
 
-// network determines which nodes reach each other.
 type network struct {
 	mu  sync.Mutex
 	ids []string // of running nodes
@@ -64,7 +63,6 @@ func (w *network) runs(id string, on bool) {
 	}
 }
 
-// reachedBy returns the nodes that answer a node.
 func (w *network) reachedBy(id string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +87,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// keys returns every stored key.
 func (w *world) keys() []string {
 	w.t.Helper()
 	page, err := w.bucket.List(context.Background(), storage.ListQuery{})
@@ -112,7 +109,6 @@ func (w *world) newest() storage.Epoch {
 	return e
 }
 
-// wantMembers checks the rows of the newest epoch.
 func (w *world) wantMembers(want ...string) {
 	w.t.Helper()
 	var got []string
@@ -144,7 +140,6 @@ type node struct {
 	done chan error // result of Run
 }
 
-// view is a published view with its time.
 type view struct {
 	membership.View
 	at time.Time
@@ -198,7 +193,6 @@ func (w *world) make(self membership.Self, plan storagetest.Plan) *node {
 	return n
 }
 
-// publish checks the invariants of every view.
 func (n *node) publish(v membership.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -211,7 +205,6 @@ func (n *node) publish(v membership.View) {
 	n.views = append(n.views, view{v, time.Now()})
 }
 
-// last returns the newest published view.
 func (n *node) last() view {
 	n.w.t.Helper()
 	n.mu.Lock()
@@ -222,14 +215,12 @@ func (n *node) last() view {
 	return n.views[len(n.views)-1]
 }
 
-// published returns all views.
 func (n *node) published() []view {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.views)
 }
 
-// lastBeat returns the send time of the newest heartbeat.
 func (n *node) lastBeat() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -285,7 +276,6 @@ func (n *node) over(b storage.Bucket) storage.Bucket {
 	})
 }
 
-// requests returns the requests since its last call.
 func (n *node) requests() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -320,7 +310,6 @@ func (n *node) join() *node {
 	return n
 }
 
-// run starts Run. It ends with the test.
 func (n *node) run() *node {
 	ctx, cancel := context.WithCancel(n.w.t.Context())
 	n.done = make(chan error, 1)
@@ -343,7 +332,6 @@ func (n *node) run() *node {
 	return n
 }
 
-// ended returns the result of Run.
 func (n *node) ended() error {
 	n.w.t.Helper()
 	select {
@@ -355,7 +343,6 @@ func (n *node) ended() error {
 	}
 }
 
-// leave ends a node in an orderly way.
 func (n *node) leave() {
 	n.w.t.Helper()
 	n.kill()

@@ -62,7 +62,6 @@ type Options struct {
 	Publish func(View)
 }
 
-// filled returns the options with defaults.
 func (o *Options) filled() Options {
 	var f Options
 	if o != nil {
@@ -107,7 +106,6 @@ func (o Options) validate() error {
 	return nil
 }
 
-// checkEvery returns the interval of checks and polls.
 func (o Options) checkEvery() time.Duration { return o.Heartbeat / checksPerHeartbeat }
 
 // checks returns the number of unchanged checks, after the first, that span Suspect.

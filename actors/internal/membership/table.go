@@ -37,7 +37,6 @@ func enter(members []storage.Member, row storage.Member) entry {
 	return e
 }
 
-// gone returns the rows that the entry removes.
 func (e entry) gone() []storage.Member { return slices.Concat(e.older, e.suspects) }
 
 // with returns the rows after the entry, and whether they differ from those before.

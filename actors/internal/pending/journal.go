@@ -165,7 +165,7 @@ func (j *Journal) opens(conv conversation.Key) bool {
 }
 
 // Opening lists that a conversation is about to be opened and calls done as List does. The entry is no
-// pending work. It tells the reader of a crashed node's journal which conversations were being opened.
+// pending work. It records which conversations a crashed node were being opened.
 func (j *Journal) Opening(id ID, done func()) {
 	j.mu.Lock()
 	j.await(waiter{e: j.opening(id), done: done})
@@ -343,7 +343,6 @@ func (j *Journal) add(as storage.JournalEntry) *entry {
 	return e
 }
 
-// remove removes an entry from the set.
 func (j *Journal) remove(e *entry) {
 	j.stay(e)
 	at, _ := j.find(e.id)

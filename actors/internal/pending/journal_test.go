@@ -86,7 +86,6 @@ func (s *scripted) stored() []string {
 	return keys
 }
 
-// bench is a running journal in a bubble.
 type bench struct {
 	*testing.T
 	bucket *scripted
@@ -154,7 +153,6 @@ func (b *bench) put(n int64, want ...ID) *heldPut {
 	return p
 }
 
-// quiet checks that nothing is written for d.
 func (b *bench) quiet(d time.Duration) {
 	b.Helper()
 	select {

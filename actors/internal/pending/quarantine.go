@@ -120,7 +120,6 @@ func (a *Quarantine) Refused(key conversation.Key) error {
 	return &conversation.Error{Code: conversation.CodeQuarantined}
 }
 
-// beginScan starts a listing of the quarantined conversations.
 func (a *Quarantine) beginScan() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -265,7 +264,6 @@ func (a *Quarantine) enter(ctx context.Context) error {
 
 func (a *Quarantine) leave() { <-a.turn }
 
-// quarantine quarantines a conversation.
 func (w *Sweeper) quarantine(ctx context.Context, key conversation.Key, why string, failures int) error {
 	ctx, cancel := context.WithTimeout(ctx, quarantineTimeout)
 	defer cancel()
@@ -313,7 +311,6 @@ func (w *Sweeper) Survived(key conversation.Key) {
 	}
 }
 
-// loadQuarantine lists the quarantined conversations.
 func (w *Sweeper) loadQuarantine(ctx context.Context) error {
 	w.Quarantine.beginScan()
 	keys, err := storage.ListQuarantine(ctx, w.o.Bucket)

@@ -37,7 +37,6 @@ func inBubble(t *testing.T, test func(t *testing.T, r *Sweeper, bucket storage.B
 	})
 }
 
-// listedNow returns the entries of this node's newest journal.
 func listedNow(t *testing.T, bucket storage.Bucket) []storage.JournalEntry {
 	t.Helper()
 	refs, err := storage.Journals(t.Context(), bucket)

@@ -20,7 +20,6 @@ func suspectsTakeTurns() bool      { return true }
 func quarantineBeforeAnswer() bool { return true }
 func recordsTry() bool             { return true }
 
-// weigh returns a crash with its classification.
 func weigh(c crash) crash { return c }
 
 // sweepsAgain reports whether a swept journal is swept again when it reappears.

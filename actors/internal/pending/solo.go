@@ -102,7 +102,6 @@ const turnGap = 300 * time.Microsecond
 // keys.
 const maxArrival = 20 * time.Millisecond
 
-// arrive waits for the turn of a suspect.
 func (w *Sweeper) arrive(ctx context.Context, key conversation.Key) error {
 	elapse(ctx, time.Duration(hashOf(string(key))%uint64(maxArrival)))
 	return w.Quarantine.enter(ctx)

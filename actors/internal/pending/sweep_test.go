@@ -38,7 +38,6 @@ func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.M
 	return o.answer(id)
 }
 
-// takeAsked returns the requests since its last call.
 func (o *oracle) takeAsked() map[string]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -136,7 +135,6 @@ func TestRequestsDoNotPostponeASweep(t *testing.T) {
 	})
 }
 
-// listed returns an entry of a writer that is gone.
 func listed(agent, nonce string) storage.JournalEntry {
 	return storage.JournalEntry{Conv: conversation.Address{Agent: agent, ID: "1"}.Key(), Nonce: storage.Nonce(nonce), Seq: 3}
 }
@@ -291,7 +289,6 @@ func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	wantJournals(t, bucket, key(5), key(6))
 }
 
-// opened returns an entry of an opening.
 func opened(agent string) storage.JournalEntry {
 	e := listed(agent, "n-opening")
 	e.Seq, e.Opening = -1, true

@@ -129,8 +129,8 @@ func (t *Timers) Count() int {
 }
 
 // Run checks due timers until ctx ends: immediately and at every full minute of the wall clock. Timers
-// of conversations suspended by this process are due by their own clocks, whatever the wall clock
-// shows. All nodes do this. Duplicate checks are harmless, and most timers are deleted by the first.
+// of conversations suspended by this process are due by their own clocks, regardless of the wall clock.
+// All nodes do this. Duplicate checks are harmless, and most timers are deleted by the first.
 func (t *Timers) Run(ctx context.Context) {
 	for {
 		if err := t.checkDue(ctx); err != nil && ctx.Err() == nil {

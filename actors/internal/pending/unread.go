@@ -22,7 +22,6 @@ type unread struct {
 	fails map[conversation.Key]failures
 }
 
-// failures counts failures to open a log.
 type failures struct {
 	n    int
 	last time.Time
@@ -81,7 +80,6 @@ func (u *unread) news(key conversation.Key, err error) bool {
 	return true
 }
 
-// opened removes a conversation.
 func (u *unread) opened(key conversation.Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

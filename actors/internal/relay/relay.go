@@ -87,7 +87,6 @@ type Options struct {
 	Logger  *slog.Logger // nil discards
 }
 
-// subscription is a conversation that is followed here.
 type subscription struct {
 	owner string    // node that has acknowledged it, or ""
 	since time.Time // of owner
@@ -211,7 +210,6 @@ func (r *Relay) forget(address string) {
 	}
 }
 
-// expire drops subscribers that have not renewed.
 func (r *Relay) expire() {
 	now := time.Now()
 	r.mu.Lock()
@@ -246,7 +244,6 @@ func (r *Relay) renew(ctx context.Context, all bool) {
 	}
 }
 
-// renewed permits the next renewal with the owner.
 func (r *Relay) renewed(owner string) {
 	r.mu.Lock()
 	delete(r.renewing, owner)
@@ -395,7 +392,6 @@ func (r *Relay) Lag() time.Duration {
 	return worst
 }
 
-// subscribe handles a Subscribe of another node.
 func (r *Relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
 	out := &wire.Subscribed{}
 	now := time.Now()
@@ -464,7 +460,6 @@ func (r *Relay) lose(address string, pushes []*wire.Push) {
 	}
 }
 
-// send empties an outbox.
 func (r *Relay) send(address string, o *outbox) {
 	for {
 		group := r.take(address, o)

@@ -34,7 +34,6 @@ type relayNet struct {
 // errNoMember is the error for a node that is not in the view.
 var errNoMember = errors.New("not a member")
 
-// relayNode records the calls of its relay to the followers.
 type relayNode struct {
 	net     *relayNet
 	address string
@@ -68,7 +67,6 @@ func (n *relayNode) tip(conversation.Key) *wire.Tip {
 	return &wire.Tip{Seq: n.active, Known: n.active >= 0}
 }
 
-// runs sets the tip of an activation on the node.
 func (n *relayNode) runs(tip int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,7 +141,6 @@ func (n *relayNode) wants(step string, want ...string) {
 	}
 }
 
-// moves changes the owner.
 func (n *relayNet) moves(to string) {
 	n.mu.Lock()
 	n.owner = to
