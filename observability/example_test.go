@@ -12,7 +12,7 @@ func ExampleCallbacks() {
 	alarm := &observability.Callbacks{
 		SubmissionSettled: func(e *observability.Envelope, s *observability.SubmissionSettled) {
 			if s.Outcome == "failed" {
-				fmt.Println("call somebody:", e.Agent, s.Error.Type)
+				fmt.Println("alert:", e.Agent, s.Error.Type)
 			}
 		},
 	}
@@ -22,6 +22,6 @@ func ExampleCallbacks() {
 	})
 	fmt.Println(err)
 	// Output:
-	// call somebody: judge model_failed
+	// alert: judge model_failed
 	// <nil>
 }

@@ -9,7 +9,7 @@ type Part = Message['parts'][number];
 export type ParleyTransportOptions = {
   /** The URL at which the agent is mounted, such as https://example.com/agents/support. */
   mount: string;
-  /** Headers of each request, such as those of a session at your own server. */
+  /** Headers of each request, such as those of a session on your server. */
   headers?: Record<string, string>;
 };
 
@@ -25,18 +25,18 @@ export class ParleyTransport implements ChatTransport<UIMessage> {
     return createFlueClient({ url: `${mount}/${encodeURIComponent(chatId)}`, ...(headers && { headers }) });
   }
 
-  /** Sends the last message; the server has those before it. */
+  /** Sends the last message. The server has the earlier ones. */
   async sendMessages({ trigger, chatId, messages, abortSignal }: Parameters<ChatTransport<UIMessage>['sendMessages']>[0]) {
     const last = messages.at(-1);
-    if (trigger !== 'submit-message' || last?.role !== 'user') throw new Error('A reply is not made anew: send another message.');
+    if (trigger !== 'submit-message' || last?.role !== 'user') throw new Error('regenerate is not supported; send another message.');
     const body = last.parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
     const client = this.#client(chatId);
-    // The id of the message is its idempotency key: a message that is sent again is not repeated.
+    // The id of the message is its idempotency key, so a retry does not duplicate it.
     const { submissionId } = await client.send({ message: { kind: 'user', body }, idempotencyKey: last.id });
     return reply(client, submissionId, abortSignal);
   }
 
-  /** Follows the reply that is under way, if there is one. */
+  /** Follows the reply in progress, if there is one. */
   async reconnectToStream({ chatId }: { chatId: string }) {
     const client = this.#client(chatId);
     const { messages, settlements } = await client.history();
@@ -45,10 +45,10 @@ export class ParleyTransport implements ChatTransport<UIMessage> {
   }
 }
 
-/** The reply to a submission as a stream of the AI SDK. stop aborts it at the server. */
+/** Returns the reply to a submission as a stream of the AI SDK. stop aborts it on the server. */
 function reply(client: Client, submission: string, stop: AbortSignal | undefined): ReadableStream<UIMessageChunk> {
   const observation = client.observe({ live: 'sse' });
-  const aborts = () => void client.abort().catch(() => {}); // The settlement shows whether it was.
+  const aborts = () => void client.abort().catch(() => {}); // The settlement shows whether the abort succeeded.
   const end = () => {
     stop?.removeEventListener('abort', aborts);
     observation.close();
@@ -90,10 +90,10 @@ function reply(client: Client, submission: string, stop: AbortSignal | undefined
   });
 }
 
-/** The parts of a reply that the stream has had. */
+/** Tracks the parts of a reply that the stream has emitted. */
 class Shown {
   readonly #emit: (chunk: UIMessageChunk) => void;
-  /** Of each part, its text, or the state of its tool. */
+  /** The emitted text, or the state of the tool, of each part. */
   readonly #parts: string[] = [];
   #open: { type: 'text' | 'reasoning'; id: string; at: number } | undefined;
 
@@ -101,7 +101,7 @@ class Shown {
     this.#emit = emit;
   }
 
-  /** Emits what is new in the parts of the reply. */
+  /** Emits the changes of the reply's parts. */
   update(parts: Part[]) {
     if (parts.length < this.#parts.length) throw withdrawn();
     for (const [at, part] of parts.entries()) this.#part(at, part);
@@ -146,12 +146,12 @@ class Shown {
     }
   }
 
-  /** Ends the text that is open. */
+  /** Ends the open text. */
   end() {
     if (this.#open) this.#emit({ type: `${this.#open.type}-end`, id: this.#open.id });
     this.#open = undefined;
   }
 }
 
-/** The AI SDK cannot take back a text: after a failed call of the model, the reply begins again. */
+/** The AI SDK cannot retract a text: after a failed model call, the reply starts over. */
 const withdrawn = () => new Error('The reply has begun again; reload the chat.');

@@ -27,7 +27,7 @@ func TestOldServer(t *testing.T) {
 	}
 }
 
-// TestDeniedReader: who may not even read is told what reading takes, and no more.
+// TestDeniedReader verifies that the error names only the grant for reading.
 func TestDeniedReader(t *testing.T) {
 	d := &Database{opts: Options{Database: "parley", Username: "analyst"}}
 	for statement, want := range map[string]string{

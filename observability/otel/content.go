@@ -23,14 +23,14 @@ const (
 	maxHeld = 256
 )
 
-// said is content; cut reports truncation.
-type said struct {
+// excerpt is content, possibly truncated; cut reports truncation.
+type excerpt struct {
 	text string
 	cut  bool
 }
 
 // exchange is the content of one span: input and output.
-type exchange struct{ in, out said }
+type exchange struct{ in, out excerpt }
 
 // contents holds the content of earlier events until the one that ends the span. Invariant: each
 // exchange is within contentBudget.
@@ -40,28 +40,28 @@ type contents struct {
 
 func newContents() *contents { return &contents{newRecent[string, exchange](maxHeld, nil)} }
 
-func saidOf(c *observability.Content) said {
+func excerptOf(c *observability.Content) excerpt {
 	if c == nil {
-		return said{}
+		return excerpt{}
 	}
-	return said{c.Text, c.Truncated}
+	return excerpt{c.Text, c.Truncated}
 }
 
 // hold stores the content of an event for its span.
 func (c *contents) hold(e *observability.Event) {
 	switch p := e.Payload.(type) {
 	case *observability.SubmissionQueued:
-		c.add("work/"+workOf(e), exchange{in: saidOf(p.Body)})
+		c.add("work/"+workOf(e), exchange{in: excerptOf(p.Body)})
 	case *observability.TurnRequest:
-		c.add("turn/"+string(e.Turn), exchange{in: said{string(p.Request.Input), p.Request.InputTruncated}})
+		c.add("turn/"+string(e.Turn), exchange{in: excerpt{string(p.Request.Input), p.Request.InputTruncated}})
 	case *observability.MessageEnd:
 		c.answer(e, &p.Message)
 	case *observability.TurnMessages:
 		c.answer(e, &p.Message)
 	case *observability.ToolStart:
-		c.add("call/"+string(p.ToolCallID), exchange{in: saidOf(p.Args)})
+		c.add("call/"+string(p.ToolCallID), exchange{in: excerptOf(p.Args)})
 	case *observability.TaskStart:
-		c.add("task/"+e.Task, exchange{in: saidOf(p.Prompt)})
+		c.add("task/"+e.Task, exchange{in: excerptOf(p.Prompt)})
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *contents) answer(e *observability.Event, m *observability.Message) {
 	if m.Role != "assistant" {
 		return
 	}
-	out := exchange{out: said{m.Text, m.Truncated}}
+	out := exchange{out: excerpt{m.Text, m.Truncated}}
 	c.add("turn/"+string(e.Turn), out)
 	if e.Task != "" {
 		c.add("task/"+e.Task, out)
@@ -104,9 +104,9 @@ func (x exchange) within() exchange {
 	return exchange{in2, out}
 }
 
-func (s said) fit(limit int) (said, int) {
+func (s excerpt) fit(limit int) (excerpt, int) {
 	text, size := fit(s.text, limit)
-	return said{text, s.cut || len(text) < len(s.text)}, size
+	return excerpt{text, s.cut || len(text) < len(s.text)}, size
 }
 
 // fit returns the longest prefix of s whose JSON string has at most limit bytes without quotes, and
@@ -148,7 +148,7 @@ func (c *contents) attributes(e *observability.Event) []attribute.KeyValue {
 		attrs = append(attrs, plain(keyRequestInput, x.in), message(keyOutput, "assistant", x.out, finishReason(p.Response.FinishReason)))
 	case *observability.Tool:
 		x = c.held.at("call/" + string(p.ToolCallID))
-		x.out = saidOf(p.Result)
+		x.out = excerptOf(p.Result)
 		x = x.within()
 		attrs = append(attrs, object(keyToolArguments, keyPlainArguments, x.in), object(keyToolResult, keyPlainResult, x.out))
 	}
@@ -160,7 +160,7 @@ func (c *contents) attributes(e *observability.Event) []attribute.KeyValue {
 
 // message returns text as a list of one message, in the form of the conventions. Without text the key
 // is empty.
-func message(key, role string, s said, finish string) attribute.KeyValue {
+func message(key, role string, s excerpt, finish string) attribute.KeyValue {
 	type part struct {
 		Type    string `json:"type"`
 		Content string `json:"content"`
@@ -180,7 +180,7 @@ func message(key, role string, s said, finish string) attribute.KeyValue {
 	return attribute.String(key, string(b))
 }
 
-func plain(key string, s said) attribute.KeyValue {
+func plain(key string, s excerpt) attribute.KeyValue {
 	if s.text == "" {
 		return attribute.KeyValue{}
 	}
@@ -188,7 +188,7 @@ func plain(key string, s said) attribute.KeyValue {
 }
 
 // object returns a JSON object under the key of the conventions, any other value under our own.
-func object(key, other string, s said) attribute.KeyValue {
+func object(key, other string, s excerpt) attribute.KeyValue {
 	if !strings.HasPrefix(strings.TrimLeft(s.text, " \t\r\n"), "{") || !json.Valid([]byte(s.text)) {
 		key = other
 	}

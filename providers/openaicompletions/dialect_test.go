@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// beside returns the members of a request except model, stream and messages.
-func beside(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
+// otherMembers returns the members of a request except model, stream and messages.
+func otherMembers(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
 	t.Helper()
 	var got map[string]any
 	if err := json.Unmarshal([]byte(providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, o)), &got); err != nil {
@@ -70,7 +70,7 @@ func TestVendors(t *testing.T) {
 			"by host": {Provider: "own", ID: "m", BaseURL: "https://" + tt.host + "/v1", Reasoning: true},
 		} {
 			for level, want := range map[providers.ThinkingLevel]string{"high": tt.high, "off": tt.off} {
-				if diff := cmp.Diff("{"+want+"}", beside(t, m, providers.Request{}, providers.Options{MaxTokens: 9, ThinkingLevel: level})); diff != "" {
+				if diff := cmp.Diff("{"+want+"}", otherMembers(t, m, providers.Request{}, providers.Options{MaxTokens: 9, ThinkingLevel: level})); diff != "" {
 					t.Errorf("%s %s, %s (-want +got):\n%s", tt.provider, name, level, diff)
 				}
 			}
@@ -144,7 +144,7 @@ func TestThinkingFormats(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.compat.SupportsUsageInStreaming = providers.FlagOff
 			m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://llm.example", Reasoning: true, Compat: tt.compat, Thinking: tt.words}
-			if diff := cmp.Diff(tt.want, beside(t, m, providers.Request{}, providers.Options{ThinkingLevel: tt.level})); diff != "" {
+			if diff := cmp.Diff(tt.want, otherMembers(t, m, providers.Request{}, providers.Options{ThinkingLevel: tt.level})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -180,13 +180,13 @@ func TestCompatOfRequests(t *testing.T) {
 				o.MaxTokens = 7
 			}
 			req := providers.Request{Tools: tt.tools, History: []*providers.Block{providers.NewBlock(called)}}
-			if diff := cmp.Diff(tt.want, beside(t, m, req, o)); diff != "" {
+			if diff := cmp.Diff(tt.want, otherMembers(t, m, req, o)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 	m := providers.Model{Provider: "p", ID: "m", Compat: providers.Compat{RequiresToolsWithToolHistory: providers.FlagOn, SupportsUsageInStreaming: providers.FlagOff}}
-	if got := beside(t, m, providers.Request{}, providers.Options{}); got != `{}` {
+	if got := otherMembers(t, m, providers.Request{}, providers.Options{}); got != `{}` {
 		t.Errorf("without calls: %s", got)
 	}
 }
@@ -320,7 +320,7 @@ func TestLongCacheRetention(t *testing.T) {
 		}
 	}
 	for _, provider := range []string{"ant-ling", "baseten", "cloudflare-ai-gateway", "cloudflare-workers-ai", "fireworks", "nvidia", "together"} {
-		if got := beside(t, providers.Model{Provider: provider, LongCacheRetention: true}, providers.Request{}, providers.Options{}); strings.Contains(got, "retention") {
+		if got := otherMembers(t, providers.Model{Provider: provider, LongCacheRetention: true}, providers.Request{}, providers.Options{}); strings.Contains(got, "retention") {
 			t.Errorf("%s is sent %s", provider, got)
 		}
 	}
