@@ -159,22 +159,22 @@ func TestReplyTargets(t *testing.T) {
 		err  string   // error of the last message
 		dead int      // number of dead letters
 	}{
-		"delivery of its channel":            {[]does{deliver("bot", "closed", "channels.bot")}, []string{"channels.bot " + chat}, "", 0},
-		"of another name":                    {[]does{deliver("mine", "closed", "slack")}, []string{"slack " + chat}, "", 0},
-		"named by the agent":                 {[]does{deliver("bot", "telling", "")}, []string{"channels.bot " + chat}, "", 0},
-		"delivery of another channel":        {[]does{deliver("third", "telling", "")}, nil, "", 0},
-		"with drafts":                        {[]does{deliver("live", "telling", "")}, []string{"live " + chat}, "", 0},
-		"a caller":                           {[]does{send("telling", "", "?")}, nil, "", 0},
-		"a caller with the key of a channel": {[]does{send("telling", "channel:bot:e1", "?")}, nil, "", 0},
-		"a caller after a delivery":          {[]does{deliver("bot", "closed", "channels.bot"), send("telling", "", "?")}, []string{"channels.bot " + chat}, "", 0},
-		"a caller in its conversation":       {[]does{deliver("bot", "telling", ""), send("telling", "", "?")}, []string{"channels.bot " + chat}, "", 0},
-		"the program":                        {[]does{dispatch("closed", "channels.bot")}, nil, "no delivery of that channel", 0},
-		"the program in its conversation":    {[]does{deliver("bot", "closed", ""), dispatch("closed", "channels.bot")}, []string{"channels.bot " + chat}, "", 0},
-		"the program in another's":           {[]does{deliver("third", "closed", ""), dispatch("closed", "channels.bot")}, nil, "no delivery of that channel", 0},
-		"the program for its agent":          {[]does{deliver("bot", "telling", "ledger"), dispatch("telling", "")}, []string{"channels.bot " + chat, "channels.bot " + chat}, "", 0},
-		"a post like a notice":               {[]does{deliver("bot", "closed", ""), send("closed", "", "Forge")}, nil, "", 0},
-		"a target that hides it":             {[]does{send("wrapping", "", "?")}, nil, "", 1},
-		"hidden, and its delivery":           {[]does{deliver("wrapped", "wrapping", "")}, []string{"wrapped " + chat}, "", 0},
+		"delivery of its channel":             {[]does{deliver("bot", "closed", "channels.bot")}, []string{"channels.bot " + chat}, "", 0},
+		"of another name":                     {[]does{deliver("mine", "closed", "slack")}, []string{"slack " + chat}, "", 0},
+		"named by the agent":                  {[]does{deliver("bot", "telling", "")}, []string{"channels.bot " + chat}, "", 0},
+		"delivery of another channel":         {[]does{deliver("third", "telling", "")}, nil, "", 0},
+		"with drafts":                         {[]does{deliver("live", "telling", "")}, []string{"live " + chat}, "", 0},
+		"a caller":                            {[]does{send("telling", "", "?")}, nil, "", 0},
+		"a caller with the key of a channel":  {[]does{send("telling", "channel:bot:e1", "?")}, nil, "", 0},
+		"a caller after a delivery":           {[]does{deliver("bot", "closed", "channels.bot"), send("telling", "", "?")}, []string{"channels.bot " + chat}, "", 0},
+		"a caller in its conversation":        {[]does{deliver("bot", "telling", ""), send("telling", "", "?")}, []string{"channels.bot " + chat}, "", 0},
+		"the program":                         {[]does{dispatch("closed", "channels.bot")}, nil, "no delivery of that channel", 0},
+		"the program in its conversation":     {[]does{deliver("bot", "closed", ""), dispatch("closed", "channels.bot")}, []string{"channels.bot " + chat}, "", 0},
+		"the program in another conversation": {[]does{deliver("third", "closed", ""), dispatch("closed", "channels.bot")}, nil, "no delivery of that channel", 0},
+		"the program for its agent":           {[]does{deliver("bot", "telling", "ledger"), dispatch("telling", "")}, []string{"channels.bot " + chat, "channels.bot " + chat}, "", 0},
+		"a post like a notice":                {[]does{deliver("bot", "closed", ""), send("closed", "", "Forge")}, nil, "", 0},
+		"a target that hides it":              {[]does{send("wrapping", "", "?")}, nil, "", 1},
+		"hidden, and its delivery":            {[]does{deliver("wrapped", "wrapping", "")}, []string{"wrapped " + chat}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestDeliver(t *testing.T) {
 				a.Key = "channel:notes:" + strings.Repeat("é", 256-len("channel:notes:"))
 			},
 		},
-		"id that is no text": {
+		"id not UTF-8": {
 			func(d *channels.Delivery) { d.DeliveryID = "\xff" },
 			func(a *conversation.Admission) { a.Key = "channel-sha256:" + sum("channel:notes:\xff") },
 		},
@@ -102,11 +102,11 @@ func TestDeliverRefuses(t *testing.T) {
 		"no agent": func(d *channels.Delivery) { d.Agent = "" }, "no instance": func(d *channels.Delivery) { d.InstanceID = "" },
 		"long instance":     func(d *channels.Delivery) { d.InstanceID = strings.Repeat("x", 513) },
 		"instance of a dot": func(d *channels.Delivery) { d.InstanceID = "." }, "instance of dots": func(d *channels.Delivery) { d.InstanceID = ".." },
-		"instance that is no text": func(d *channels.Delivery) { d.InstanceID = "\xff" },
-		"attributes of a user":     func(d *channels.Delivery) { d.Attributes = map[string]string{"a": "b"} },
-		"tag of a user":            func(d *channels.Delivery) { d.TagName = "a" },
-		"bad tag":                  func(d *channels.Delivery) { d.SignalType, d.TagName = "x", "<" },
-		"no JSON":                  func(d *channels.Delivery) { d.InitialData = func() {} },
+		"instance not UTF-8":   func(d *channels.Delivery) { d.InstanceID = "\xff" },
+		"attributes of a user": func(d *channels.Delivery) { d.Attributes = map[string]string{"a": "b"} },
+		"tag of a user":        func(d *channels.Delivery) { d.TagName = "a" },
+		"bad tag":              func(d *channels.Delivery) { d.SignalType, d.TagName = "x", "<" },
+		"no JSON":              func(d *channels.Delivery) { d.InitialData = func() {} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := minimal()

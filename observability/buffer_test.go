@@ -84,8 +84,8 @@ func TestBufferWritesInOrderAndGroups(t *testing.T) {
 	})
 }
 
-// TestBufferKeepsOffWhatAStuckSinkHas checks that the events of an abandoned Write stay unchanged.
-func TestBufferKeepsOffWhatAStuckSinkHas(t *testing.T) {
+// TestBufferExcludesEventsOfStuckSink checks that the events of an abandoned Write stay unchanged.
+func TestBufferExcludesEventsOfStuckSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, seen := make(chan struct{}), make(chan []observability.Event, 1)
 		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {

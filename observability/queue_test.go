@@ -126,7 +126,7 @@ func TestQueueIsReadyWhileEventsWait(t *testing.T) {
 	}
 }
 
-func TestClosedQueueGivesWhatWaits(t *testing.T) {
+func TestClosedQueueReturnsRemaining(t *testing.T) {
 	q := observability.NewQueue(0, 0)
 	q.Put(deltas(2)...)
 	q.Close()

@@ -68,9 +68,9 @@ func fill(v reflect.Value, path string) {
 	}
 }
 
-// TestEventsShowNothingThatWasSaid fills every field of every record. Without content, events contain
+// TestEventsContainNoContent fills every field of every record. Without content, events contain
 // only the listed texts: ids, names, and texts of the runtime.
-func TestEventsShowNothingThatWasSaid(t *testing.T) {
+func TestEventsContainNoContent(t *testing.T) {
 	want := []string{
 		"AttemptStarted.Trace.Parent", "AttemptStarted.Trace.State",
 		"ChildSettled.Agent", "ChildSettled.Origin.Parent", "ChildSettled.Origin.Root", "ChildSettled.Outcome", "ChildSettled.Turn",

@@ -107,7 +107,7 @@ func TestEdgeCallNeedsAProtocol(t *testing.T) {
 		t.Errorf("got %v, want %s", last, want)
 	}
 	r.RegisterProtocol("edge-ai-binding", echo{"edge"})
-	if got := say(t, r.Stream(t.Context(), "edge/m", providers.Request{}, providers.Options{})); got != "edge edge/m  " {
+	if got := textOf(t, r.Stream(t.Context(), "edge/m", providers.Request{}, providers.Options{})); got != "edge edge/m  " {
 		t.Errorf("got %q", got)
 	}
 }

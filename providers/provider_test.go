@@ -107,7 +107,7 @@ func TestProviderCalls(t *testing.T) {
 	}
 	hear := func(spec string, o providers.Options, want string) {
 		t.Helper()
-		if got := say(t, r.Stream(t.Context(), spec, providers.Request{}, o)); got != want {
+		if got := textOf(t, r.Stream(t.Context(), spec, providers.Request{}, o)); got != want {
 			t.Errorf("%s: got %q, want %q", spec, got, want)
 		}
 	}

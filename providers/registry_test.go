@@ -506,7 +506,7 @@ func (p echo) Stream(ctx context.Context, m providers.Model, _ providers.Request
 	})
 }
 
-func say(t *testing.T, stream iter.Seq2[providers.Event, error]) string {
+func textOf(t *testing.T, stream iter.Seq2[providers.Event, error]) string {
 	t.Helper()
 	text := ""
 	for e, err := range stream {
@@ -526,21 +526,21 @@ func TestStreamIsLive(t *testing.T) {
 	r := registry(t, env, nil)
 	stream := r.Stream(t.Context(), "acme/first", providers.Request{}, providers.Options{})
 	r.RegisterProtocol("api-1", echo{"one"})
-	if got := say(t, stream); got != "one acme/first https://one.acme.example/v1 " {
+	if got := textOf(t, stream); got != "one acme/first https://one.acme.example/v1 " {
 		t.Errorf("got %q", got)
 	}
 	env["ACME_TOKEN"] = "env"
-	if got := say(t, stream); got != "one acme/first https://one.acme.example/v1 Bearer env" {
+	if got := textOf(t, stream); got != "one acme/first https://one.acme.example/v1 Bearer env" {
 		t.Errorf("got %q", got)
 	}
 	if err := r.RegisterProvider("acme", providers.Registration{BaseURL: "http://b/", APIKey: "own"}); err != nil {
 		t.Fatal(err)
 	}
 	r.RegisterProtocol("api-1", echo{"two"})
-	if got := say(t, stream); got != "two acme/first http://b/ own" {
+	if got := textOf(t, stream); got != "two acme/first http://b/ own" {
 		t.Errorf("got %q", got)
 	}
-	if got := say(t, r.Stream(t.Context(), "acme/first", providers.Request{}, providers.Options{APIKey: "call"})); got != "two acme/first http://b/ call" {
+	if got := textOf(t, r.Stream(t.Context(), "acme/first", providers.Request{}, providers.Options{APIKey: "call"})); got != "two acme/first http://b/ call" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -97,7 +97,7 @@ func TestRotation(t *testing.T) {
 		key  string
 		want int
 	}{
-		"current alone":            {commerce.Options{ClientSecret: current}, current, 200},
+		"current only":             {commerce.Options{ClientSecret: current}, current, 200},
 		"previous without overlap": {commerce.Options{ClientSecret: current}, previous, 401},
 		"current in overlap":       {both, current, 200},
 		"previous in overlap":      {both, previous, 200},

@@ -189,8 +189,8 @@ func TestNotesOptions(t *testing.T) {
 		})
 	}
 	for name, opts := range map[string]*notes.Options{
-		"token alone":    {Webhook: hook, VerificationToken: channels.NewSecret(token)},
-		"callback alone": {Webhook: hook, Verification: verify},
+		"token only":    {Webhook: hook, VerificationToken: channels.NewSecret(token)},
+		"callback only": {Webhook: hook, Verification: verify},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := notes.New(opts); err != nil {

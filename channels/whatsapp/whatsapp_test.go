@@ -50,7 +50,7 @@ func TestWhatsAppSuite(t *testing.T) {
 		Forged:    []string{"sha256=" + strings.Repeat("0", 64)},
 		Broken: map[string]string{
 			"empty": "", "not JSON": "{", "another object": `{"object":"page","entry":[]}`, "no entry": `{"object":"whatsapp_business_account"}`,
-			"entry is none": `{"object":"whatsapp_business_account","entry":null}`, "entry is an object": `{"object":"whatsapp_business_account","entry":{}}`,
+			"invalid entry": `{"object":"whatsapp_business_account","entry":null}`, "entry is an object": `{"object":"whatsapp_business_account","entry":{}}`,
 		},
 		Order: []channeltest.Fault{
 			channeltest.MediaType, channeltest.MalformedLength, channeltest.Declared, channeltest.Missing, channeltest.Malformed,

@@ -184,18 +184,18 @@ func TestPlatformResponses(t *testing.T) {
 		gone         bool
 		after        time.Duration
 	}{
-		"ok":               {"slack", slackChat, answered(200, `{"ok":true}`), "", false, 0},
-		"an error":         {"slack", slackChat, answered(200, `{"ok":false,"error":"fatal_error"}`), "fatal_error", false, 0},
-		"archived":         {"slack", slackChat, answered(200, `{"ok":false,"error":"is_archived"}`), "is_archived", true, 0},
-		"no JSON":          {"slack", slackChat, answered(200, `<html>`), "invalid character", false, 0},
-		"limited":          {"slack", slackChat, answered(429, "", "Retry-After", "30"), "it answered 429", false, 30 * time.Second},
-		"sent":             {"messenger", messengerChat, answered(200, `{"ok":true,"result":{"message_id":1}}`), "", false, 0},
-		"blocked":          {"messenger", messengerChat, answered(403, `{"ok":false,"error_code":403}`), "it answered 403", true, 0},
-		"limited there":    {"messenger", messengerChat, answered(429, "", "Retry-After", "5"), "it answered 429", false, 5 * time.Second},
-		"gone":             {"messenger", messengerChat, answered(410, ""), "it answered 410", true, 0},
-		"not reached":      {"messenger", messengerChat, nil, "no route", false, 0},
-		"of another":       {"slack", messengerChat, nil, "not an instance id", true, 0},
-		"of another still": {"messenger", slackChat, nil, "not an instance id", true, 0},
+		"ok":                {"slack", slackChat, answered(200, `{"ok":true}`), "", false, 0},
+		"an error":          {"slack", slackChat, answered(200, `{"ok":false,"error":"fatal_error"}`), "fatal_error", false, 0},
+		"archived":          {"slack", slackChat, answered(200, `{"ok":false,"error":"is_archived"}`), "is_archived", true, 0},
+		"no JSON":           {"slack", slackChat, answered(200, `<html>`), "invalid character", false, 0},
+		"limited":           {"slack", slackChat, answered(429, "", "Retry-After", "30"), "it answered 429", false, 30 * time.Second},
+		"sent":              {"messenger", messengerChat, answered(200, `{"ok":true,"result":{"message_id":1}}`), "", false, 0},
+		"blocked":           {"messenger", messengerChat, answered(403, `{"ok":false,"error_code":403}`), "it answered 403", true, 0},
+		"limited messenger": {"messenger", messengerChat, answered(429, "", "Retry-After", "5"), "it answered 429", false, 5 * time.Second},
+		"gone":              {"messenger", messengerChat, answered(410, ""), "it answered 410", true, 0},
+		"unreachable":       {"messenger", messengerChat, nil, "no route", false, 0},
+		"of another":        {"slack", messengerChat, nil, "not an instance id", true, 0},
+		"of another still":  {"messenger", slackChat, nil, "not an instance id", true, 0},
 	} {
 		b := botsAt(transport(func(*http.Request) (*http.Response, error) {
 			if c.answer == nil {

@@ -36,7 +36,7 @@ func TestResponsesBadCalls(t *testing.T) {
 		"no output":            {openAI, strings.Replace(answers, `,"output":"1"`, ``, 1), ``, "content is missing"},
 		"long id":              {openAI, strings.ReplaceAll(answers, "c1", strings.Repeat("c", 65)), ``, "too long"},
 		"bad arguments":        {openAI, strings.Replace(answers, "{}", "{", 1), ``, "not JSON"},
-		"reasoning alone":      {openAI, thinks + `,` + asks, ``, "required following item"},
+		"reasoning only":       {openAI, thinks + `,` + asks, ``, "required following item"},
 		"reasoning at the end": {azure, thinks, ``, "required following item"},
 		"reasoning of another": {azure, thinks + strings.TrimPrefix(answers, asks), ``, "invalid_encrypted_content"},
 		"reasoning lost":       {openAI, asks, `,"reasoning":{"effort":"low"}`, "include lacks"},

@@ -155,8 +155,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatIsUsed checks that a running submission is not evicted by later ones.
-func TestKeepsWhatIsUsed(t *testing.T) {
+// TestKeepsUsedEntries checks that a running submission is not evicted by later ones.
+func TestKeepsUsedEntries(t *testing.T) {
 	f := newFixture(t, &otel.Options{MaxOpen: 2})
 	s := begin(caller)
 	for i := range 5 {

@@ -86,9 +86,9 @@ func event(n int64, p observability.Payload) []observability.Event {
 	return s.events
 }
 
-// TestOutageIsToldOfOnce writes events with and without spans to a collector that is unavailable for
+// TestOutageIsLoggedOnce writes events with and without spans to a collector that is unavailable for
 // 18 requests.
-func TestOutageIsToldOfOnce(t *testing.T) {
+func TestOutageIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -129,8 +129,8 @@ func TestOutageIsToldOfOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers checks the error for a port without a server.
-func TestNobodyAnswers(t *testing.T) {
+// TestNoResponse checks the error for a port without a server.
+func TestNoResponse(t *testing.T) {
 	o := newOutage(t)
 	s := o.sink(t)
 	o.Close()
@@ -143,7 +143,7 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-func TestMetricsAreToldOfOnce(t *testing.T) {
+func TestMetricsLossIsLoggedOnce(t *testing.T) {
 	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "5")
 	const away, back = "collector rejects metrics", "collector accepts metrics again"
 	write := func(t *testing.T, s *otel.Sink, events []observability.Event, taken bool) {
@@ -201,8 +201,8 @@ func TestMetricsAreToldOfOnce(t *testing.T) {
 	})
 }
 
-// TestRejectionsAreToldOfOnce uses a collector that rejects everything.
-func TestRejectionsAreToldOfOnce(t *testing.T) {
+// TestRejectionsAreLoggedOnce uses a collector that rejects everything.
+func TestRejectionsAreLoggedOnce(t *testing.T) {
 	o := newOutage(t)
 	s := o.sink(t)
 	o.traces.Store(http.StatusBadRequest)
@@ -218,8 +218,8 @@ func TestRejectionsAreToldOfOnce(t *testing.T) {
 	o.checkLog(t, map[string]int{"collector rejects spans": 1, `msg="spans were rejected" spans=3`: 1})
 }
 
-// TestWarningsAreToldOfOnce uses a collector that accepts everything with a warning each time.
-func TestWarningsAreToldOfOnce(t *testing.T) {
+// TestWarningsAreLoggedOnce uses a collector that accepts everything with a warning each time.
+func TestWarningsAreLoggedOnce(t *testing.T) {
 	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "5")
 	o := newOutage(t)
 	o.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

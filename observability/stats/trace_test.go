@@ -281,8 +281,8 @@ func TestTraceOfWaits(t *testing.T) {
 	}
 }
 
-// TestTraceOfTheEndsAlone has no start events: durations come from the ends.
-func TestTraceOfTheEndsAlone(t *testing.T) {
+// TestTraceOfEndsOnly has no start events: durations come from the ends.
+func TestTraceOfEndsOnly(t *testing.T) {
 	ends := slices.DeleteFunc(delegated(), func(e observability.Event) bool {
 		switch e.Type {
 		case observability.TypeSubmissionSettled, observability.TypeOperation, observability.TypeTurn, observability.TypeTool, observability.TypeTask:

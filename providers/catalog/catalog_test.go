@@ -268,8 +268,8 @@ func TestFileIsPinned(t *testing.T) {
 	}
 }
 
-// TestRegistryTakesTheCatalog resolves every listed model, and no other.
-func TestRegistryTakesTheCatalog(t *testing.T) {
+// TestRegistryAcceptsCatalog resolves every listed model, and no other.
+func TestRegistryAcceptsCatalog(t *testing.T) {
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: func(string) string { return "" }})
 	listed := map[string]bool{}
 	for _, m := range r.Models() {

@@ -26,7 +26,7 @@ import (
 // To update the data, change the pin, download the package, and let the test write the file. Review
 // the changes of catalog_test.go.
 //
-//	go test ./providers/catalog -run 'TestCatalogComesFromItsSource$' -source pi-ai-1.5.2.tgz -rewrite
+//	go test ./providers/catalog -run 'TestCatalogMatchesSource$' -source pi-ai-1.5.2.tgz -rewrite
 var (
 	source  = flag.String("source", "", "make the catalog of this package, and compare it with the file")
 	rewrite = flag.Bool("rewrite", false, "write the file instead of comparing it")
@@ -350,8 +350,8 @@ func pack(doc *document) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// TestCatalogComesFromItsSource regenerates the catalog if the package is given.
-func TestCatalogComesFromItsSource(t *testing.T) {
+// TestCatalogMatchesSource regenerates the catalog if the package is given.
+func TestCatalogMatchesSource(t *testing.T) {
 	f, err := packed.Open(packedName)
 	if err != nil {
 		t.Fatal(err)

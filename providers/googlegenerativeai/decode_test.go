@@ -13,12 +13,12 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// saying returns a chunk with parts; rest are further members of its candidate.
-func saying(parts string, rest ...string) string {
+// chunkOf returns a chunk with parts; rest are further members of its candidate.
+func chunkOf(parts string, rest ...string) string {
 	return fmt.Sprintf(`{"candidates":[{"content":{"parts":[%s],"role":"model"},"index":0%s}]}`, parts, strings.Join(rest, ""))
 }
 
-func says(text string) string { return fmt.Sprintf(`{"text":%q}`, text) }
+func textPart(text string) string { return fmt.Sprintf(`{"text":%q}`, text) }
 
 func signs(part, signature string) string {
 	return strings.TrimSuffix(part, "}") + `,"thoughtSignature":"` + signature + `"}`
@@ -32,11 +32,11 @@ func ends(reason string) string {
 // signed, two calls of which the first is signed, an unknown part, and late corrected counts.
 var recording = providertest.Payloads(
 	`{"candidates":[{"content":{"parts":[{"text":"Hm, ","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":29,"totalTokenCount":29},"modelVersion":"gemini-3-pro","responseId":"r1"}`,
-	saying(`{"text":"néw <so>","thought":true}`),
-	saying(says("Ich ")),
-	saying(signs(says("schaue 😀"), "c2lnMQ==")),
-	saying(`{"executableCode":{"code":"1"},"thoughtSignature":"lost"}`),
-	saying(signs(`{"functionCall":{"id":"c1","name":"add","args":{"n": 12345678901234567890}}}`, "c2lnMg==")+`,{"functionCall":{"id":"c1","name":"now"}}`),
+	chunkOf(`{"text":"néw <so>","thought":true}`),
+	chunkOf(textPart("Ich ")),
+	chunkOf(signs(textPart("schaue 😀"), "c2lnMQ==")),
+	chunkOf(`{"executableCode":{"code":"1"},"thoughtSignature":"lost"}`),
+	chunkOf(signs(`{"functionCall":{"id":"c1","name":"add","args":{"n": 12345678901234567890}}}`, "c2lnMg==")+`,{"functionCall":{"id":"c1","name":"now"}}`),
 	`{"usageMetadata":{"trafficType":"ON_DEMAND","cachedContentTokenCount":12}}`,
 	`{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2lnMw=="}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":20,"toolUsePromptTokenCount":1,"candidatesTokenCount":5,"thoughtsTokenCount":4}}`,
 )
@@ -108,17 +108,17 @@ func TestDecodeParts(t *testing.T) {
 		payloads []string
 		want     string
 	}{
-		{"text signed at once", []string{saying(signs(says("a"), "s")), saying(says("b"))}, "text a|1:s, text b|"},
-		{"signed at the end, by itself", []string{saying(says("a")), saying(signs(says(""), "s"))}, "text a|0:s"},
-		{"two signed texts", []string{saying(signs(says("a"), "s")), saying(signs(says("b"), "t"))}, "text a|1:s, text b|1:t"},
-		{"signed reasoning", []string{saying(thought), saying(signs(thought, "s")), saying(thought)}, "reasoning hmhm|2:s, reasoning hm|"},
-		{"reasoning after text", []string{saying(says("a") + "," + thought + "," + says("b"))}, "text a|, reasoning hm|, text b|"},
-		{"calls without ids", []string{saying(`{"functionCall":{"name":"f"}},{"functionCall":{"name":"f","args":null}}`)}, "call f_1{}|, call f_2{}|"},
-		{"an id that was made", []string{saying(`{"functionCall":{"id":"f_2","name":"f"}},{"functionCall":{"name":"f"}}`)}, "call f_2{}|, call f_3{}|"},
-		{"text after a call", []string{saying(`{"functionCall":{"name":"f","args":{"a":1}}}`), saying(says("a"))}, `call f_1{"a":1}|, text a|`},
+		{"text signed at once", []string{chunkOf(signs(textPart("a"), "s")), chunkOf(textPart("b"))}, "text a|1:s, text b|"},
+		{"signed at the end, by itself", []string{chunkOf(textPart("a")), chunkOf(signs(textPart(""), "s"))}, "text a|0:s"},
+		{"two signed texts", []string{chunkOf(signs(textPart("a"), "s")), chunkOf(signs(textPart("b"), "t"))}, "text a|1:s, text b|1:t"},
+		{"signed reasoning", []string{chunkOf(thought), chunkOf(signs(thought, "s")), chunkOf(thought)}, "reasoning hmhm|2:s, reasoning hm|"},
+		{"reasoning after text", []string{chunkOf(textPart("a") + "," + thought + "," + textPart("b"))}, "text a|, reasoning hm|, text b|"},
+		{"calls without ids", []string{chunkOf(`{"functionCall":{"name":"f"}},{"functionCall":{"name":"f","args":null}}`)}, "call f_1{}|, call f_2{}|"},
+		{"an id that was made", []string{chunkOf(`{"functionCall":{"id":"f_2","name":"f"}},{"functionCall":{"name":"f"}}`)}, "call f_2{}|, call f_3{}|"},
+		{"text after a call", []string{chunkOf(`{"functionCall":{"name":"f","args":{"a":1}}}`), chunkOf(textPart("a"))}, `call f_1{"a":1}|, text a|`},
 		{"another candidate", []string{`{"candidates":[{"content":{"parts":[{"text":"a"}]}},{"content":{"parts":[{"text":"b"}]},"index":1}]}`}, "text a|"},
-		{"unknown parts", []string{saying(`{"inlineData":{"mimeType":"image/png","data":"x"}},{"thought":true},{},` + says("a"))}, "text a|"},
-		{"no parts", []string{`{"candidates":[{"content":{}}]}`, `{"candidates":[{}]}`, `{}`, saying(says("a"))}, "text a|"},
+		{"unknown parts", []string{chunkOf(`{"inlineData":{"mimeType":"image/png","data":"x"}},{"thought":true},{},` + textPart("a"))}, "text a|"},
+		{"no parts", []string{`{"candidates":[{"content":{}}]}`, `{"candidates":[{}]}`, `{}`, chunkOf(textPart("a"))}, "text a|"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			events, failure := read(t, append(tt.payloads, ends("STOP"))...)
@@ -138,9 +138,9 @@ func TestDecodeEnds(t *testing.T) {
 		payloads []string
 		want     providers.StopReason
 	}{
-		{[]string{saying(says("a")), ends("STOP")}, providers.StopStop},
-		{[]string{saying(says("a"), `,"finishReason":"STOP"`)}, providers.StopStop},
-		{[]string{saying(`{"functionCall":{"name":"f"}}`, `,"finishReason":"STOP"`)}, providers.StopToolUse},
+		{[]string{chunkOf(textPart("a")), ends("STOP")}, providers.StopStop},
+		{[]string{chunkOf(textPart("a"), `,"finishReason":"STOP"`)}, providers.StopStop},
+		{[]string{chunkOf(`{"functionCall":{"name":"f"}}`, `,"finishReason":"STOP"`)}, providers.StopToolUse},
 		{[]string{ends("MAX_TOKENS")}, providers.StopLength},
 		{[]string{ends("CONTINUATION")}, providers.StopLength},
 		{[]string{ends("SAFETY")}, providers.StopContentFilter},
@@ -178,7 +178,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"rate limit", []string{limited}, providers.KindRateLimit, 429, "RESOURCE_EXHAUSTED"},
 		{"an error behind the end", []string{ends("STOP"), limited}, providers.KindRateLimit, 429, "RESOURCE_EXHAUSTED"},
 		{"no proper call", []string{ends("MALFORMED_FUNCTION_CALL")}, providers.KindOverloaded, 500, "MALFORMED_FUNCTION_CALL"},
-		{"an array of chunks", []string{"[" + saying(says("a")) + "]"}, providers.KindProtocol, 200, ""},
+		{"an array of chunks", []string{"[" + chunkOf(textPart("a")) + "]"}, providers.KindProtocol, 200, ""},
 		{"other", []string{ends("OTHER")}, providers.KindOverloaded, 500, "OTHER"},
 		{"too many calls", []string{ends("TOO_MANY_TOOL_CALLS")}, providers.KindOverloaded, 500, "TOO_MANY_TOOL_CALLS"},
 		{"not JSON", []string{`{"candidates":`}, providers.KindProtocol, 200, ""},
@@ -186,7 +186,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"wrong parts", []string{`{"candidates":[{"content":{"parts":7}}]}`}, providers.KindProtocol, 200, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			events, e := read(t, append([]string{saying(says("a"))}, tt.payloads...)...)
+			events, e := read(t, append([]string{chunkOf(textPart("a"))}, tt.payloads...)...)
 			if e == nil || e.Kind != tt.kind || e.Status != tt.status {
 				t.Fatalf("got %+v, want kind %s, status %d", e, tt.kind, tt.status)
 			}
@@ -209,8 +209,8 @@ func TestDecodeNoStream(t *testing.T) {
 		body string
 		kind providers.ErrorKind
 	}{
-		{"[" + saying(says("a")) + ",\n" + ends("STOP") + "]", ""},
-		{saying(says("a"), `,"finishReason":"STOP"`), ""},
+		{"[" + chunkOf(textPart("a")) + ",\n" + ends("STOP") + "]", ""},
+		{chunkOf(textPart("a"), `,"finishReason":"STOP"`), ""},
 		{`[{"error":{"code":503,"message":"m","status":"UNAVAILABLE"}}]`, providers.KindOverloaded},
 		{`{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}`, providers.KindAuth},
 	} {
@@ -222,7 +222,7 @@ func TestDecodeNoStream(t *testing.T) {
 }
 
 func TestDecodeEventLimit(t *testing.T) {
-	body := providertest.Payloads(saying(says(strings.Repeat("a", 2<<20))), ends("STOP"))
+	body := providertest.Payloads(chunkOf(textPart(strings.Repeat("a", 2<<20))), ends("STOP"))
 	if _, failure := providertest.Decode(t, googlegenerativeai.NewCodec(nil), body); failure != nil {
 		t.Errorf("event of 2 MiB: got %v", failure)
 	}
@@ -235,21 +235,21 @@ func TestDecodeEventLimit(t *testing.T) {
 // TestEndless checks the reply limits for every kind of endless output.
 func TestEndless(t *testing.T) {
 	x := strings.Repeat("x", 1000)
-	of := func(part string) func(int) string { return func(int) string { return saying(part) } }
+	of := func(part string) func(int) string { return func(int) string { return chunkOf(part) } }
 	providertest.RunEndless(t, googlegenerativeai.NewCodec(nil), nil, map[providers.Limited]map[string]func(int) string{
 		providers.LimitedReply: {
-			"text":            of(says(x)),
+			"text":            of(textPart(x)),
 			"reasoning":       of(`{"text":"` + x + `","thought":true}`),
-			"signatures":      of(signs(says(""), x)),
-			"parts of a byte": of(says("x") + `,{"text":"x","thought":true}`),
-			"behind the end":  func(int) string { return saying(says(x), `,"finishReason":"STOP"`) },
+			"signatures":      of(signs(textPart(""), x)),
+			"parts of a byte": of(textPart("x") + `,{"text":"x","thought":true}`),
+			"behind the end":  func(int) string { return chunkOf(textPart(x), `,"finishReason":"STOP"`) },
 		},
 		providers.LimitedArguments: {
 			"arguments": of(`{"functionCall":{"name":"f","args":{"n":"` + strings.Repeat(x, 100) + `"}}}`),
 		},
 		providers.LimitedCalls: {
 			"calls":            of(`{"functionCall":{"id":"c","name":"f"}}`),
-			"calls of a chunk": of(strings.Repeat(`{"functionCall":{"name":"f","args":{"a":1}}},`, 40) + says("a")),
+			"calls of a chunk": of(strings.Repeat(`{"functionCall":{"name":"f","args":{"a":1}}},`, 40) + textPart("a")),
 		},
 	})
 }
@@ -257,7 +257,7 @@ func TestEndless(t *testing.T) {
 // FuzzDecode checks that no input breaks the order of events.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(recording))
-	f.Add([]byte("data: " + saying(signs(`{"functionCall":{"args":[]}}`, "s"), `,"finishReason":"STOP"`) + "\r\n\r\ndata: {\"usageMetadata\":{\"promptTokenCount\":-1}}"))
+	f.Add([]byte("data: " + chunkOf(signs(`{"functionCall":{"args":[]}}`, "s"), `,"finishReason":"STOP"`) + "\r\n\r\ndata: {\"usageMetadata\":{\"promptTokenCount\":-1}}"))
 	f.Add([]byte("data: [{\"error\":{\"message\":1}}]\r\n\r\n"))
 	f.Add([]byte(`[{"error":{"code":429,"details":[{"@type":"google.rpc.RetryInfo","retryDelay":"x"}]}}]`))
 	f.Add([]byte("data: {\"promptFeedback\":{\"blockReason\":\"OTHER\"}}"))

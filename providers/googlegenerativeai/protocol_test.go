@@ -65,10 +65,10 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 	}
 	parts := body.Contents[len(body.Contents)-1].Parts
 	providertest.Answer(w, r, parts[len(parts)-1].Text, map[string]string{
-		"text":      providertest.Payloads(saying(says("Hello")), saying(says(" there"), `,"finishReason":"STOP"`)),
-		"reasoning": providertest.Payloads(saying(`{"text":"Hm","thought":true}`), saying(says("Yes"), `,"finishReason":"STOP"`)),
+		"text":      providertest.Payloads(chunkOf(textPart("Hello")), chunkOf(textPart(" there"), `,"finishReason":"STOP"`)),
+		"reasoning": providertest.Payloads(chunkOf(`{"text":"Hm","thought":true}`), chunkOf(textPart("Yes"), `,"finishReason":"STOP"`)),
 		"call":      recording,
-		"long":      providertest.Payloads(saying(says("begun"))),
+		"long":      providertest.Payloads(chunkOf(textPart("begun"))),
 	})
 }
 
@@ -88,7 +88,7 @@ func recorder(got *request) http.HandlerFunc {
 			}
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, providertest.Payloads(saying(says("ok"), `,"finishReason":"STOP"`)))
+		io.WriteString(w, providertest.Payloads(chunkOf(textPart("ok"), `,"finishReason":"STOP"`)))
 	}
 }
 

@@ -91,8 +91,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadTellsAnErrorFromDamage: a read error is returned and not treated as a corrupt picture.
-func TestReadTellsAnErrorFromDamage(t *testing.T) {
+// TestReadDistinguishesErrorFromCorruption: a read error is returned and not treated as a corrupt picture.
+func TestReadDistinguishesErrorFromCorruption(t *testing.T) {
 	away, data := errors.New("away"), encoded(t, png.Encode, 3, 2)
 	for n := range len(data) {
 		got, err := picture.Read(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(away)))

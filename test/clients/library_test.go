@@ -63,7 +63,7 @@ func libraryAgents(model string) []*agent.Agent {
 	show := agent.NewDataWriter[progress]("progress", nil)
 	tools := []agent.Tool{
 		agent.NewTool("join", "Join words.", func(ctx context.Context, in joinInput) (joinOutput, error) {
-			return joinOutput{strings.Join(in.Words, " ")}, await(ctx, model, in.Gate)
+			return joinOutput{strings.Join(in.Words, " ")}, waitGate(ctx, model, in.Gate)
 		}, nil),
 		agent.NewTool("fail", "Fail.", func(_ context.Context, in failInput) (joinOutput, error) {
 			return joinOutput{}, errors.New(in.Why)
@@ -102,8 +102,8 @@ func libraryAgents(model string) []*agent.Agent {
 	}
 }
 
-// await waits for a gate of the model.
-func await(ctx context.Context, model, gate string) error {
+// waitGate waits for a gate of the model.
+func waitGate(ctx context.Context, model, gate string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, model+"/gate/"+gate, nil)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func workflows(model string) []agent.AnyWorkflow {
 	nightly := agent.NewWorkflow("nightly", func(ctx context.Context, in nightOf) (reportOf, error) {
 		lines, err := agent.Step(ctx, "open", number(3))
 		if err == nil && in.Gate != "" {
-			err = await(ctx, model, in.Gate)
+			err = waitGate(ctx, model, in.Gate)
 		}
 		if err == nil && in.Approval {
 			_, err = agent.Wait[bool](ctx, "approval", nil)

@@ -305,16 +305,16 @@ func TestChartIsStamped(t *testing.T) {
 // TestChartRefuses verifies that invalid values fail before they reach a cluster.
 func TestChartRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ set, want string }{
-		"a value that there is not":   {"replica=3", "replica"},
-		"no secret":                   {"bucket.existingSecret=", "existingSecret"},
-		"a digest that is none":       {"image.digest=sha256:12", "digest"},
-		"too little time to end":      {"terminationGracePeriodSeconds=5", "terminationGracePeriodSeconds"},
-		"less time than the drain":    {"terminationGracePeriodSeconds=60,config=" + strings.ReplaceAll(`listen: ":1"\ncluster: {listen: ":2"}\nadmin: {listen: ":3"}\ndrain: {delay: 1m}`, `\n`, "\n"), "want 85 or more"},
-		"an ingress without a host":   {"ingress.enabled=true", "ingress.hosts has to name a host"},
-		"an eviction that is none":    {"podDisruptionBudget.unhealthyPodEvictionPolicy=Never", "unhealthyPodEvictionPolicy"},
-		"a configuration without":     {`config=listen: ":3000"`, "config has to say admin.listen as host:port"},
-		"an invalid port":             {`config=admin: {listen: ":http"}`, "config has to say admin.listen as host:port"},
-		"a configuration that is not": {"config=[", "config is not the text of a parley.yaml"},
+		"an unknown value":          {"replica=3", "replica"},
+		"no secret":                 {"bucket.existingSecret=", "existingSecret"},
+		"an invalid digest":         {"image.digest=sha256:12", "digest"},
+		"too little time to end":    {"terminationGracePeriodSeconds=5", "terminationGracePeriodSeconds"},
+		"less time than the drain":  {"terminationGracePeriodSeconds=60,config=" + strings.ReplaceAll(`listen: ":1"\ncluster: {listen: ":2"}\nadmin: {listen: ":3"}\ndrain: {delay: 1m}`, `\n`, "\n"), "want 85 or more"},
+		"an ingress without a host": {"ingress.enabled=true", "ingress.hosts has to name a host"},
+		"an invalid eviction":       {"podDisruptionBudget.unhealthyPodEvictionPolicy=Never", "unhealthyPodEvictionPolicy"},
+		"a configuration without":   {`config=listen: ":3000"`, "config has to say admin.listen as host:port"},
+		"an invalid port":           {`config=admin: {listen: ":http"}`, "config has to say admin.listen as host:port"},
+		"an invalid configuration":  {"config=[", "config is not the text of a parley.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, bad, err := helm(t, "template", "parley", chart, kube, "--set", tt.set)

@@ -240,10 +240,10 @@ func TestManifestsHaveKnownFields(t *testing.T) {
 // TestUnknownFieldsAreFound verifies that the decoder rejects a misspelled field.
 func TestUnknownFieldsAreFound(t *testing.T) {
 	for name, src := range map[string]string{
-		"a field that is not there": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selectr: {a: b}}",
-		"a field twice":             "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {type: A, type: B}",
-		"a value of another type":   "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: three}",
-		"a quantity that is none":   "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {volumes: [{name: a, emptyDir: {sizeLimit: 1Gig}}]}}}",
+		"an unknown field":        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selectr: {a: b}}",
+		"a field twice":           "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {type: A, type: B}",
+		"a value of another type": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: three}",
+		"an invalid quantity":     "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {volumes: [{name: a, emptyDir: {sizeLimit: 1Gig}}]}}}",
 	} {
 		var head meta.TypeMeta
 		if err := kyaml.Unmarshal([]byte(src), &head); err != nil && name != "a field twice" {

@@ -336,14 +336,14 @@ func pattern(cell string) *regexp.Regexp {
 // explained reports whether a difference is listed.
 func explained(listed []*row, d difference) (ok bool) {
 	for _, r := range listed {
-		if r.api.MatchString(d.api) && r.place.MatchString(d.place) && says(r.ours, d.ours) && says(r.theirs, d.theirs) {
+		if r.api.MatchString(d.api) && r.place.MatchString(d.place) && matches(r.ours, d.ours) && matches(r.theirs, d.theirs) {
 			r.met, ok = true, true
 		}
 	}
 	return ok
 }
 
-func says(cell, value string) bool {
+func matches(cell, value string) bool {
 	switch {
 	case cell == "something":
 		return value != absent
