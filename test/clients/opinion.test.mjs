@@ -9,7 +9,7 @@ import { ask, conversation, eventually, library, observing, ofRole, release, say
  * Runs an operation on a conversation, takes snapshots during it, for which run
  * may wait, and checks all of them with the reducer.
  */
-async function judged(client, run) {
+async function checked(client, run) {
   const snapshots = [];
   // The first message precedes the observation.
   await ask(client, 'Hello');
@@ -45,7 +45,7 @@ const signal = { kind: 'signal', type: 'deploy', body: 'deployed "<&>"', tagName
 describe('state and chunks are the later state', { concurrency: true }, () => {
   for (const [format, mount] of Object.entries(served)) {
     test(`texts, reasoning, images, signals: ${format}`, async () => {
-      const { history, snapshots } = await judged(conversation(mount), async (client, _, snapshots) => {
+      const { history, snapshots } = await checked(conversation(mount), async (client, _, snapshots) => {
         const gate = unique('gate');
         const admissions = [
           await client.send({ message: { kind: 'user', body: 'Look', attachments: [image] } }),
@@ -64,7 +64,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
     });
 
     test(`withdrawn and failed responses: ${format}`, async () => {
-      const { resets, history } = await judged(conversation(mount), async (client, watcher) => {
+      const { resets, history } = await checked(conversation(mount), async (client, watcher) => {
         const gate = unique('gate');
         const admissions = [await say(client, `reasoning=2 tokens=3 hold=${gate}-1 truncate=0 times=1 tokens=5 hold=${gate}-2 tool=nonsense {} then tokens=4 hold=${gate}-3 fail=0 times=1 tokens=2`)];
         await watcher.untilText(words(3));
@@ -81,7 +81,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
     });
 
     test(`aborted responses: ${format}`, async () => {
-      const { history } = await judged(conversation(mount), async (client, watcher) => {
+      const { history } = await checked(conversation(mount), async (client, watcher) => {
         const admissions = [await say(client, 'reasoning=2 tokens=4 hang=1'), await say(client, 'waits'), await client.send({ message: signal })];
         await watcher.untilText(words(5));
         await client.abort();
@@ -95,7 +95,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
 
   for (const agent of ['completions', 'messages']) {
     test(`tools, data, metadata: ${agent}`, async () => {
-      const { history, snapshots } = await judged(conversation(`${library}/${agent}`), async (client, watcher) => {
+      const { history, snapshots } = await checked(conversation(`${library}/${agent}`), async (client, watcher) => {
         const gate = unique('gate');
         const running = (n) => watcher.until(({ conversation }) => ofRole(conversation, 'assistant').flatMap(({ parts }) => parts).filter(({ state }) => state === 'input-available').length === n, `${n} running tools`);
         const join = (n) => `tool=join {"words":["a","ß"],"gate":"${gate}-${n}"}`;
@@ -126,7 +126,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
   }
 
   test('a conversation of more than one page', async () => {
-    const { offsets } = await judged(conversation(served.messages), async (client) => {
+    const { offsets } = await checked(conversation(served.messages), async (client) => {
       const admissions = [];
       for (let i = 0; i < 60; i++) {
         const admission = await say(client, `number ${i}`);

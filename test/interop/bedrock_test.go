@@ -137,7 +137,7 @@ func bedrock(base string, client *http.Client) *bedrockruntime.Client {
 	return bedrockruntime.New(bedrockruntime.Options{
 		Region: "us-east-1", BaseEndpoint: &base, HTTPClient: client, Retryer: aws.NopRetryer{},
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: key, SecretAccessKey: "a secret of the judges"}, nil
+			return aws.Credentials{AccessKeyID: key, SecretAccessKey: "secret"}, nil
 		}),
 	})
 }
@@ -150,7 +150,7 @@ func knownToBedrock(body []byte) ([]byte, error) {
 	}
 	in.ModelId = aws.String("m")
 	v := &vendor{answers: []string{""}}
-	out, err := bedrock("https://judged.example", &http.Client{Transport: v}).ConverseStream(context.Background(), in)
+	out, err := bedrock("https://interop.example", &http.Client{Transport: v}).ConverseStream(context.Background(), in)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-module github.com/parleyrun/parley/test/judges
+module github.com/parleyrun/parley/test/interop
 
 go 1.26.0
 

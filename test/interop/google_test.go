@@ -59,7 +59,7 @@ func knownToGoogle(backend genai.Backend) func([]byte) ([]byte, error) {
 			return nil, err
 		}
 		v := &vendor{answers: []string{"data: {}\n\n"}}
-		client, err := googleClient(context.Background(), backend, "http://judged.example", &http.Client{Transport: v})
+		client, err := googleClient(context.Background(), backend, "http://interop.example", &http.Client{Transport: v})
 		if err != nil {
 			return nil, err
 		}

@@ -205,7 +205,7 @@ func generations() (all []subject) {
 }
 
 const (
-	key    = "sk-of-the-judges"
+	key    = "sk-interop"
 	system = "Answer in <b>plain</b> words."
 	// token is a token of the codex subscription, whose claims name an account.
 	token = "e30.eyJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOnsiY2hhdGdwdF9hY2NvdW50X2lkIjoiYWNjXzEifX0.c2ln"

@@ -113,7 +113,7 @@ func knownItems(body []byte) ([]byte, error) {
 // TestSDKsKnowRequests verifies that a vendor's SDK decodes requests and encodes them unchanged. It
 // would drop unknown members.
 func TestSDKsKnowRequests(t *testing.T) {
-	judged := map[string]int{}
+	compared := map[string]int{}
 	for _, s := range subjects() {
 		one := talk(t, s)
 		if one.model.Provider != one.format.owner {
@@ -137,11 +137,11 @@ func TestSDKsKnowRequests(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, request %d (-parley +SDK):\n%s", s.name, turn+1, diff)
 			}
-			judged[one.model.API]++
+			compared[one.model.API]++
 		}
 	}
 	for api, f := range formats() {
-		if f.known != nil && judged[api] == 0 {
+		if f.known != nil && compared[api] == 0 {
 			t.Errorf("%s: got no request to compare", api)
 		}
 	}
