@@ -109,7 +109,7 @@ func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conve
 		return receipt, nil
 	case retryable(err), admitting.Err() != nil && ctx.Err() == nil:
 		note(ctx, ResultUnavailable, "")
-		// the key belongs to the platform and is not shown
+		// The key belongs to the platform and is not shown.
 		return receipt, conversation.Unavailable(retryAfter, err)
 	default:
 		note(ctx, ResultRefused, "")

@@ -211,6 +211,6 @@ func (m *Model) count(p *prompt) int {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// the client may have left
+	// The client may have left.
 	_, _ = w.Write(encode(body))
 }

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// timeout of one file
+	// suiteTimeout is the timeout of one file.
 	suiteTimeout = 15 * time.Minute
 
 	modelKey    = "the-model-s-key"

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// path of the helm binary
+	// helmEnv is the variable with the path of the helm binary.
 	helmEnv = "PARLEY_TEST_HELM"
-	// oldest supported Kubernetes
+	// kube is the oldest supported version of Kubernetes.
 	kube = "--kube-version=1.27.0"
 )
 
