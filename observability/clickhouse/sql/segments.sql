@@ -1,18 +1,18 @@
--- Queries of a bucket as it is, without any table: ClickHouse reads the batches and
--- segments of docs/format.md where they lie. Parameters, for clickhouse-client
+-- Queries of a bucket without tables: ClickHouse reads the batches and segments of
+-- docs/format.md in place. Parameters, for clickhouse-client
 -- --param_bucket=... and so on:
 --
---   bucket        http(s)://host[:port]/bucket[/prefix], without a slash at the end
---   key, secret   of a user who may list and read it
+--   bucket        http(s)://host[:port]/bucket[/prefix], without a trailing slash
+--   key, secret   credentials that allow LIST and GET
 --   conversation  the 32 digits of a conversation's folder
 --
--- A line without a type is the header of a batch; the lines up to the next header are
--- its records. A batch may be in several objects while segments are merged, and counts
--- once: by conversation, number of the batch and place in it. One thread reads because
--- the lines of an object must stay in their order.
+-- A line without a type is the header of a batch. The lines up to the next header are
+-- its records. During a merge a batch may be in several objects. It is counted once,
+-- by conversation, batch number and position. One thread reads, because the lines of
+-- an object must stay in order.
 
 -- name: records_by_type
--- How many records of each type all conversations have, and how large they are.
+-- Number and size of records by type, over all conversations.
 SELECT type, count() AS records, uniqExact(conversation) AS conversations, sum(size) AS bytes
 FROM
 (
@@ -38,8 +38,8 @@ ORDER BY records DESC, type
 SETTINGS max_threads = 1, input_format_parallel_parsing = 0;
 
 -- name: text
--- What was said in a conversation, message by message: by users, and by the model,
--- also what it withdrew. What subagents say is left out.
+-- The text of a conversation by message, of users and of the model, including
+-- withdrawn text. Text of subagents is omitted.
 SELECT
     message, any(role) AS role, min((seq, place)) AS first,
     arrayStringConcat(arrayMap(t -> t.3, arraySort(groupArray((seq, place, said))))) AS text
