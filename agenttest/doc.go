@@ -19,12 +19,12 @@
 //
 // Guarantees:
 //
-//  1. A [Conversation] behaves as on a server: submissions are admitted, recorded, and settled once. Requests reach the HTTP
-//     handler without a connection.
-//  2. In a bubble of testing/synctest time is virtual: a tool that sleeps for three days takes no time, and deadlines expire
-//     in order. Outside of a bubble time is real.
-//  3. After [Host.Crash] the crashed process writes nothing. Acknowledged work continues in the next process, which has
-//     started when Crash returns.
+//  1. A [Conversation] behaves as on a server: submissions are admitted, recorded, and settled
+//     once. Requests reach the HTTP handler without a connection.
+//  2. In a bubble of testing/synctest time is virtual: a tool that sleeps for three days takes no
+//     time, and deadlines expire in order. Outside of a bubble time is real.
+//  3. After [Host.Crash] the crashed process writes nothing. Acknowledged work continues in the
+//     next process, which has started when Crash returns.
 //  4. A Host stops everything that it has started when its test ends.
 //
 // A [Host] and its [Model] values are safe for concurrent use. Methods without an error result fail

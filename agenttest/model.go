@@ -97,8 +97,8 @@ func (r Request) Last() string {
 }
 
 // Model answers calls with a list of answers, in order. A call that is repeated because of a crash
-// gets the same answer again, from the point where it was interrupted, so a test need not know what
-// was recorded. A call without an answer fails the test. Methods are safe for concurrent use.
+// gets the same answer again, from the point of the interruption. A test need not know which parts
+// were recorded. A call without an answer fails the test. Methods are safe for concurrent use.
 type Model struct {
 	mu      sync.Mutex
 	answers []Answer

@@ -193,8 +193,8 @@ func TestWorkflowErrors(t *testing.T) {
 	})
 }
 
-// TestConcurrentRuns verifies that started runs work concurrently, that long results are read from
-// their conversation, that a wait can be canceled, and that a run can be aborted.
+// TestConcurrentRuns verifies that started runs work concurrently, and that long results are read from
+// their conversation. A wait can be canceled, and a run can be aborted.
 func TestConcurrentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 100_000)

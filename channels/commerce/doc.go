@@ -7,7 +7,7 @@
 //
 // Deliveries are JSON over HTTP, of every topic: also the mandatory ones about customer data, and
 // topics that are newer than this package. In addition to the guarantees of package channels, the form
-// of a signature is checked before the body is read, numbers are parsed without losing digits, and an
+// of a signature is checked before the body is read. Numbers are parsed without losing digits. An
 // error of the callback goes to the mount's error handler.
 //
 // The platform may deliver twice and out of order, and waits 5 seconds for a response: store a

@@ -1,9 +1,9 @@
 // Package github receives webhooks of GitHub.
 //
-// In addition to the guarantees of package channels, a delivery carries X-Hub-Signature-256, and has
-// an event name and an id in its headers; otherwise the status is 400. The signature covers no header:
-// use the event name for routing only. The channel responds to pings with an empty 200 without calling
-// the callback.
+// In addition to the guarantees of package channels, a delivery carries X-Hub-Signature-256. Without
+// an event name and an id in its headers the status is 400. The signature covers no header: use the
+// event name for routing only. The channel responds to pings with an empty 200 without calling the
+// callback.
 package github
 
 import (

@@ -10,7 +10,7 @@
 // result of the callback is the response, which may be a method call of the platform.
 //
 // In addition to the guarantees of package channels, the secret is checked before the size of the
-// body, and an error of the callback goes to the mount's error handler.
+// body. An error of the callback goes to the mount's error handler.
 //
 // [InstanceID] names the conversation of a chat, which [Message.Ref] finds in a message. Guest
 // queries, and callbacks without a message, belong to no lasting chat, so no id is derived from them.

@@ -1,8 +1,8 @@
 // Package standardwebhooks receives webhooks of platforms that sign by the Standard Webhooks
 // specification, and of those that send the headers of Svix.
 //
-// In addition to the guarantees of package channels, a delivery carries one or more signatures over
-// its id, its timestamp and its bytes, of which one must verify. It is at most five minutes old.
+// In addition to the guarantees of package channels, a delivery carries signatures over its id, its
+// timestamp and its bytes. One of them must verify. The delivery is at most five minutes old.
 package standardwebhooks
 
 import (

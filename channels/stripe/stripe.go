@@ -1,7 +1,7 @@
 // Package stripe receives webhooks of Stripe.
 //
-// In addition to the guarantees of package channels, a delivery carries one or more v1 signatures in
-// Stripe-Signature over its timestamp and its bytes, of which one must verify. It is at most five
+// In addition to the guarantees of package channels, a delivery carries v1 signatures over its
+// timestamp and its bytes in Stripe-Signature. One of them must verify. The delivery is at most five
 // minutes old. An unverified delivery, or an event of the other form, full or thin, is 400.
 package stripe
 

@@ -15,8 +15,8 @@ import (
 const maxText = 1600
 
 // refusals classifies the platform's errors, which have a status and a number. Retry lists the
-// temporary ones of the platform's error dictionary: limits of rates and queues (14107, 20429, 21611,
-// 30001, 63017, 63018, 63038), and a service that is temporarily unavailable (20503).
+// temporary ones of the platform's error dictionary. They are limits of rates and queues (14107,
+// 20429, 21611, 30001, 63017, 63018, 63038), and a temporarily unavailable service (20503).
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var answer struct {

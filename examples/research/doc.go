@@ -1,7 +1,6 @@
-// Command research serves an agent that delegates parts of a question to subagents: a reader, which
-// searches notes with the lead's model, and a critic, which has a model of its own. Tasks of one step
-// run concurrently. Readers of the conversation see the tasks and their results, but not the work in
-// them.
+// Command research serves an agent that delegates parts of a question to subagents. The reader
+// searches notes with the lead's model, and the critic has a model of its own. Tasks of one step run
+// concurrently. Readers of the conversation see the tasks and their results, but not the work in them.
 //
 //	go run ./examples/research dev
 //	curl http://127.0.0.1:5173/agents/research/1 -H 'Content-Type: application/json' \

@@ -7,7 +7,8 @@
 //   - data: the card of an order, for a page to render;
 //   - hooks: one loads the customer before each message, one logs the outcome;
 //   - setup per model call: after two refunds the instructions become strict;
-//   - middleware: customers reach their own conversations only, and the conversation id identifies the customer.
+//   - middleware: customers reach their own conversations only, by the customer id in the
+//     conversation id.
 //
 // Run it, and send a message as Ada, who is customer c-1:
 //

@@ -2,11 +2,14 @@
 // several vendors and takes commands from the last user message. Tests start it on 127.0.0.1 and point
 // a provider at it, so that they use a real connection.
 //
-// It serves POST /v1/chat/completions, POST /v1/messages, POST /v1/responses; for Azure POST
-// /openai/v1/responses; for the subscription POST /backend-api/codex/responses; for Mistral POST
-// /mistral/v1/chat/completions; for Google POST /v1beta/models/{model}:{method} and the paths of
-// Vertex AI under /v1, with its metadata server; for Amazon Bedrock POST
-// /bedrock/model/{model}/converse-stream and converse. Responses are streamed or whole.
+// It serves POST requests, streamed or whole, at these paths:
+//
+//	/v1/chat/completions, /v1/messages, /v1/responses
+//	/openai/v1/responses                             Azure
+//	/backend-api/codex/responses                     the subscription
+//	/mistral/v1/chat/completions                     Mistral
+//	/v1beta/models/{model}:{method}                  Google; Vertex AI below /v1, with its metadata server
+//	/bedrock/model/{model}/converse-stream, converse Amazon Bedrock
 //
 // Three endpoints control it. POST /release/{gate} opens a gate. GET /gate/{gate} responds once the
 // gate is open, so that tools of a test can wait, too. Both respond 204. GET /requests lists the calls
@@ -50,14 +53,16 @@
 // Guarantees:
 //
 //  1. The same calls in the same order get the same responses, byte for byte.
-//  2. The last event contains the usage. Each word and each tool call counts as one token of input or output.
+//  2. The last event contains the usage. Each word and each tool call counts as one token of input
+//     or output.
 //  3. A response ends at the limit of output tokens in the call.
-//  4. Calls are validated as vendors validate them: known roles, no blank texts where the format forbids them, one result
-//     for each tool call in the next message, unmodified signatures of reasoning, and the key, if one is set. An invalid
-//     call gets status 400 or 401.
-//  5. Output is flushed before each wait, for a pace, a gate or a stall, and before the connection is closed. Output
-//     without waits leaves in one piece.
-//  6. The model stores the latest calls only, without their content, and one counter per distinct call with times.
+//  4. Calls are validated as vendors validate them: roles, blank texts, one result per tool call
+//     in the next message, signatures of reasoning, and the key, if one is set. An invalid call
+//     gets status 400 or 401.
+//  5. Output is flushed before each wait, for a pace, a gate or a stall, and before the connection
+//     is closed. Output without waits leaves in one piece.
+//  6. The model stores the latest calls only, without their content, and one counter per distinct
+//     call with times.
 //
 // Everything is safe for concurrent use. State is in memory only. The package starts no goroutines; to
 // stop a server with stalled calls, close its connections.

@@ -109,8 +109,8 @@ func Canonical(t *testing.T, s string) string {
 	return string(out)
 }
 
-// Choices verifies the effect of options on a request with the tools look and find: the JSON of the
-// members of the body that differ from a request without options.
+// Choices verifies the effect of options on a request with the tools look and find. The expected JSON
+// has the members of the body that differ from a request without options.
 func Choices(t *testing.T, c providers.Codec, m providers.Model, options map[string]providers.Options) {
 	t.Helper()
 	req := providers.Request{

@@ -13,9 +13,9 @@ import (
 )
 
 // RunHistory verifies over random conversations that the body of a request with History is byte for
-// byte the one without. It covers blocks that are encoded for the first time, reused while the
-// conversation grows, omitted, or evicted, and a change of the model between two requests. signatures
-// are some of the codec's vendor.
+// byte the one without. It covers blocks that are new, reused while the conversation grows, omitted,
+// or evicted. It also changes the model between two requests. The argument signatures has some of the
+// codec's vendor.
 func RunHistory(t *testing.T, c providers.Codec, signatures []string) {
 	RunHistoryOf(t, c, "m", signatures)
 }

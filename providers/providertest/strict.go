@@ -162,9 +162,9 @@ func first(values []any) any {
 	return values[0]
 }
 
-// StrictVendor is a server that rejects the requests that its vendor rejects: tool schemas by
-// StrictSchema, unknown members of the body, and an output limit that exceeds the window minus the
-// prompt. It answers all other requests.
+// StrictVendor is a server that rejects the requests that its vendor rejects. It checks tool schemas
+// by StrictSchema, unknown members of the body, and an output limit above the window minus the prompt.
+// It answers all other requests.
 type StrictVendor struct {
 	// API is the wire format: "openai-completions", "openai-responses" or "google-generative-ai".
 	API     string

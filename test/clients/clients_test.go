@@ -1,6 +1,6 @@
-// Package clients_test runs the public TypeScript client and its React hook, unmodified, against three
-// servers: a running "parley serve", one that is killed and restarted, and a program that uses the
-// library. The tests are the *.test.mjs files in this folder; the Go code starts the servers.
+// Package clients_test runs the unmodified public TypeScript client and its React hook against three
+// servers. They are a running "parley serve", one that is killed and restarted, and a program that
+// uses the library. The tests are the *.test.mjs files in this folder; the Go code starts the servers.
 package clients_test
 
 import (

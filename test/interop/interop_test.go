@@ -1,8 +1,8 @@
-// Package interop_test compares the requests that parley sends to model vendors, and its decoding of
-// their responses, with other implementations: the vendors' Go SDKs, and pi-ai, the npm package from
-// which the catalog is generated. It is a module of its own, so that parley depends on none of them;
-// make interop runs it. docs/interoperability.md lists each difference between pi-ai and parley with
-// its reason. Any other difference fails.
+// Package interop_test compares parley's requests to model vendors and its decoding of their responses
+// with other implementations. These are the vendors' Go SDKs, and pi-ai, the npm package from which
+// the catalog is generated. It is a module of its own, so that parley depends on none of them; make
+// interop runs it. docs/interoperability.md lists each difference between pi-ai and parley with its
+// reason. Any other difference fails.
 //
 // To add a wire format, add a row to formats, a transcript to testdata, and models to subjects.
 package interop_test
