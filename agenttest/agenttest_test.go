@@ -90,7 +90,6 @@ func TestCrashInATool(t *testing.T) {
 	})
 }
 
-// TestCrashAtWrite crashes at each write of a conversation.
 func TestCrashAtWrite(t *testing.T) {
 	crashes := 0
 	for n := 1; ; n++ {
@@ -185,7 +184,6 @@ func TestEventsAndRestart(t *testing.T) {
 	})
 }
 
-// TestRealTime runs outside of a bubble.
 func TestRealTime(t *testing.T) {
 	a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5"}
 	h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: agenttest.NewModel(agenttest.Say("Hello."), agenttest.Say("Still here."))})

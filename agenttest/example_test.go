@@ -49,7 +49,6 @@ func (*shown) Errorf(f string, args ...any) { fmt.Printf(f+"\n", args...) }
 func (*shown) Fatal(args ...any)            { panic(fmt.Sprintln(args...)) }
 func (*shown) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
-// end runs the cleanup functions in reverse order.
 func (s *shown) end() {
 	for _, f := range slices.Backward(s.atEnd) {
 		f()
@@ -60,7 +59,6 @@ type city struct {
 	City string `json:"city"`
 }
 
-// newConcierge returns the agent under test.
 func newConcierge() []*agent.Agent {
 	weather := func(_ context.Context, c city) (string, error) {
 		if c.City == "" {

@@ -105,7 +105,6 @@ func (h *Host) start() error {
 	}
 }
 
-// close shuts the host down.
 func (h *Host) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -158,7 +157,6 @@ func (h *Host) CrashAtWrite(n int) {
 	h.left = n
 }
 
-// wrote counts a write of a process.
 func (h *Host) wrote(p *process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

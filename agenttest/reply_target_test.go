@@ -93,7 +93,6 @@ func replyStage(t *testing.T, w *wall) *agenttest.Host {
 	})
 }
 
-// anyURL is a target that accepts any URL.
 type anyURL struct{ outbox.Func }
 
 func (anyURL) Check(string) error { return nil }

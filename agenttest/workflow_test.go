@@ -21,7 +21,6 @@ type day struct {
 	Day int `json:"day"`
 }
 
-// tally counts events by name.
 type tally struct {
 	mu   sync.Mutex
 	seen map[string]int

@@ -55,7 +55,6 @@ func answer(w http.ResponseWriter, result any) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// pass copies a response to w.
 func pass(w http.ResponseWriter, res *http.Response) {
 	for name, values := range res.Header {
 		w.Header()[name] = values

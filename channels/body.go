@@ -66,7 +66,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, nil
 	}
 	began, rc := time.Now(), http.NewResponseController(w)
-	_ = rc.SetReadDeadline(began.Add(bodyTimeout)) // a writer without deadlines does not block
+	_ = rc.SetReadDeadline(began.Add(bodyTimeout))
 	body, err := io.ReadAll(io.LimitReader(&deadlineReader{r.Body, began.Add(bodyTimeout)}, limit+1))
 	switch {
 	case int64(len(body)) > limit:

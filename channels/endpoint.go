@@ -96,7 +96,6 @@ func (e *Endpoint) newArrival(r *http.Request) *arrival {
 	return a
 }
 
-// accept runs the checks.
 func (e *Endpoint) accept(w http.ResponseWriter, r *http.Request, a *arrival) (Call, error) {
 	var body []byte
 	err := e.checkHeaders(r)

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// errNoText reports a body that is not JSON text.
 var errNoText = errors.New("body is not JSON in UTF-8")
 
 // bom is the byte order mark, which is skipped.

@@ -62,7 +62,6 @@ func TestReplyToAddress(t *testing.T) {
 	}
 }
 
-// addresses records the addresses of posted and edited messages.
 type addresses struct{ got *[]string }
 
 func (a addresses) Post(_ context.Context, r channels.Reply, text string) (string, string, error) {

@@ -86,7 +86,6 @@ func TestSplitKeeps(t *testing.T) {
 	}
 }
 
-// checkParts returns the first violated rule.
 func checkParts(text string, most int, size func(string) int, parts []string) error {
 	if size(text) <= most && len(parts) > 1 {
 		return fmt.Errorf("got %d parts, want 1 of a text that fits", len(parts))

@@ -118,7 +118,6 @@ func (s *streamed) Deliver(ctx context.Context, p outbox.Post) error {
 	return s.whole(ctx, r)
 }
 
-// whole posts all parts of a reply.
 func (s *streamed) whole(ctx context.Context, r Reply) error {
 	parts := r.Parts(s.most, s.size)
 	for i, text := range parts {

@@ -188,7 +188,6 @@ func (s Subject) do(r *request, f Fault) {
 	}
 }
 
-// orderOfChecks sends every pair of faults.
 func (s Subject) orderOfChecks(t *testing.T) {
 	pairs := 0
 	for i, first := range s.Order {
@@ -336,7 +335,6 @@ func (e *brokenError) Error() string { return e.text }
 
 func (e *brokenError) Unwrap() error { return errors.New(e.text) }
 
-// brokenValue panics when it is encoded as JSON.
 type brokenValue struct{}
 
 func (brokenValue) MarshalJSON() ([]byte, error) { panic("confidential") }
@@ -514,7 +512,6 @@ func sendSlowly(t *testing.T, h http.Handler, r *request, p pace) (status string
 	return string(head[9:]), took
 }
 
-// oneConnection is a listener that accepts one connection.
 type oneConnection struct {
 	conn net.Conn
 	done chan struct{}

@@ -72,7 +72,6 @@ const (
 // limit is the body limit in tests of limits.
 const limit = 4096
 
-// request is a request of a platform.
 type request struct {
 	method, path string
 	header       http.Header
@@ -111,7 +110,6 @@ func ways() []way {
 	}
 }
 
-// prefix is the mount point.
 const prefix = "/channels/subject"
 
 func explicit(c channels.Channel) http.Handler {
@@ -161,7 +159,7 @@ func overHTTP(t *testing.T, h http.Handler, r *request) answer {
 	defer srv.Close()
 	var body io.Reader = bytes.NewReader(r.body)
 	if r.streamed {
-		body = io.MultiReader(body) // hide the length
+		body = io.MultiReader(body)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), r.method, srv.URL+prefix+r.path, body)
 	if err != nil {

@@ -131,7 +131,6 @@ func (c *Channel) code(h http.Header) ([]byte, bool) {
 	return channels.Base64Code(channels.Header(h, c.opts.Headers.HMAC))
 }
 
-// checkForm rejects malformed signatures.
 func (c *Channel) checkForm(h http.Header) error {
 	if _, ok := c.code(h); !ok {
 		return errSignature

@@ -34,7 +34,6 @@ type ConversationRef struct {
 	DirectMessagesTopicID int64 // 0 for none
 }
 
-// check returns an error for the first invalid member.
 func (r ConversationRef) check() error {
 	const most = 1<<53 - 1
 	bad := func(n int64) bool { return n < 0 || n > most }

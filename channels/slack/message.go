@@ -104,7 +104,6 @@ func (m *Message) Ref(team string) Ref {
 	return Ref{team, m.Channel, cmp.Or(m.ThreadTS, m.TS)}
 }
 
-// unescape reverses the platform's escapes.
 var unescape = strings.NewReplacer("&amp;", "&", "&lt;", "<", "&gt;", ">")
 
 // plain returns the visible text without mentions of a bot.

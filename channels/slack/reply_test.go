@@ -39,7 +39,6 @@ func TestSlackReplies(t *testing.T) {
 	channeltest.Replies(t, slack.Replies, cases)
 }
 
-// textOf returns the visible text of a call.
 func textOf(t *testing.T, body []byte) string {
 	var m struct{ Text string }
 	if err := json.Unmarshal(body, &m); err != nil {

@@ -169,7 +169,6 @@ func FuzzStandardSignature(f *testing.F) {
 	})
 }
 
-// TestSpecificationLibrary verifies signatures of the specification's library.
 func TestSpecificationLibrary(t *testing.T) {
 	for text, want := range map[string]int{secret: 200, "whsec_" + older: 401} {
 		theirs, err := library.NewWebhook(text)

@@ -108,7 +108,6 @@ func TestTwilioRequests(t *testing.T) {
 	}
 }
 
-// TestTwilioSignatures verifies every form that the platform's libraries accept.
 func TestTwilioSignatures(t *testing.T) {
 	for _, c := range []struct{ public, signed string }{
 		{"https://e.example/c", "https://e.example/c"}, {"https://e.example/c", "https://e.example:443/c"}, {"https://e.example:443/c", "https://e.example/c"},

@@ -38,7 +38,6 @@ var refusals = channels.Refusals{
 	Permanent: []string{"3"},
 }
 
-// outgoing is a text message.
 type outgoing struct {
 	Product   string `json:"messaging_product"`
 	Recipient string `json:"recipient_type"`

@@ -118,7 +118,6 @@ func (in *Incoming) Messages() ([]Message, error) {
 	return all, err
 }
 
-// message decodes one message.
 func (v *value) message(native json.RawMessage) (Message, error) {
 	m := Message{PhoneNumber: v.Metadata.PhoneNumberID, Native: native}
 	err := json.Unmarshal(native, &m)

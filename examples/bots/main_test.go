@@ -27,7 +27,6 @@ import (
 
 const perChat = 5
 
-// botsAt returns the bots for a fake platform.
 func botsAt(p http.RoundTripper) *bots {
 	client := &http.Client{Transport: p, Timeout: 15 * time.Second}
 	return &bots{
@@ -59,7 +58,6 @@ func chats() map[string]func(n int) webhook {
 	return all
 }
 
-// instanceOf returns the conversation id of a chat.
 func instanceOf(chat string) string {
 	if ts, ok := strings.CutPrefix(chat, "C"); ok {
 		return "slack:v1:T:C:" + ts
@@ -140,7 +138,6 @@ func (p *platform) run(to func() http.Handler) {
 	time.Sleep(24 * time.Hour)
 }
 
-// check compares the visible messages with the conversations.
 func (p *platform) check(h *agenttest.Host) {
 	if letters := h.DeadLetters(); len(letters) > 0 {
 		p.t.Errorf("got %d dead letters: %+v", len(letters), letters)

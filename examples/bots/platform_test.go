@@ -27,7 +27,6 @@ const (
 	maxBadOutcomes  = 3                // the maximum number of bad outcomes per request
 )
 
-// outcome is the outcome of one request.
 type outcome int
 
 const (
@@ -117,7 +116,6 @@ func (p *platform) next(kind, id string) (f outcome) {
 	return f
 }
 
-// call is a call of a platform API.
 type call struct {
 	Channel string `json:"channel"`
 	Thread  string `json:"thread_ts"`
@@ -250,7 +248,6 @@ type webhook struct {
 	sign           func(h http.Header, body string)
 }
 
-// send sends a webhook until it is acknowledged.
 func (p *platform) send(to func() http.Handler, w webhook) {
 	for try := 1; try < 1000; try++ {
 		f := p.next("webhook", w.id)

@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// board records posts by id.
 type board struct {
 	mu    sync.Mutex
 	posts map[conversation.PostID]string

@@ -23,7 +23,6 @@ func newProgram() *parley.Program {
 	}
 }
 
-// requireToken rejects requests without the token.
 func requireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Token") == "open-sesame" {
@@ -48,7 +47,6 @@ type zone struct { // input of the tool
 	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone such as Europe/Berlin; UTC if omitted"`
 }
 
-// newConcierge returns the agent.
 func newConcierge() *agent.Agent {
 	clocks := agent.NewDataWriter[clock]("clock", nil)
 	now := func(ctx context.Context, in zone) (clock, error) {

@@ -22,7 +22,6 @@ type desk struct {
 	card     *agent.DataWriter[order]
 }
 
-// newAgent returns the agent.
 func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	d := &desk{
 		shop: s, log: log,
@@ -131,7 +130,6 @@ func (d *desk) refund(ctx context.Context, in orderInput) (refunded, error) {
 	return refunded{receipt, cents}, err
 }
 
-// settled logs the outcome of a message.
 func (d *desk) settled(_ context.Context, s *agent.Settlement) error {
 	d.log.Info("message settled", "conversation", s.Address.ID, "outcome", string(s.Outcome), "attempts", s.Attempts, "tokens", s.Usage.Total)
 	return nil

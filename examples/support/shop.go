@@ -31,7 +31,6 @@ type order struct {
 	Status   string `json:"status"`
 }
 
-// stock is an in-memory shop.
 type stock struct {
 	mu        sync.Mutex
 	customers map[string]customer

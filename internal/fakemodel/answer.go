@@ -114,7 +114,6 @@ func (a *answer) shut() {
 	}
 }
 
-// end completes the answer.
 func (a *answer) end(finish string, u usage) {
 	a.begin()
 	a.finish, a.usage = finish, u

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// completions is the chat-completions format.
 var completions = newVendor("completions", vendor{read: func(p *prompt, c any) error {
 	if p.stream && get(c, "stream_options.include_usage") != true {
 		return errors.New("stream_options.include_usage is missing; without it the usage is lost")

@@ -115,7 +115,6 @@ func all(t *testing.T, o *fakemodel.Options, test func(t *testing.T, c *client))
 	}
 }
 
-// said is a complete response.
 type said struct {
 	Text, Reasoning string
 	Calls           []string

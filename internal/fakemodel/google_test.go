@@ -103,7 +103,6 @@ func TestMetadataServer(t *testing.T) {
 	}
 }
 
-// FuzzGoogle searches for bodies that crash the handler.
 func FuzzGoogle(f *testing.F) {
 	f.Add(`{"role":"user","parts":[{"text":"tokens=1"}]}`)
 	f.Add(`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"a","response":{"output":"r"}}}]},{"role":"user","parts":[{"text":"Images that were returned by a:"},{"inlineData":{"data":""}}]}`)

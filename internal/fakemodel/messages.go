@@ -7,7 +7,6 @@ import (
 	"fmt"
 )
 
-// messages is the messages format.
 var messages = newVendor("messages", vendor{read: func(p *prompt, c any) error {
 	if p.maxTokens <= 0 {
 		return errors.New("max_tokens is missing")

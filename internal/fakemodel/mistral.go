@@ -6,7 +6,6 @@ import (
 	"regexp"
 )
 
-// mistral is Mistral's format.
 var mistral = newVendor("mistral", vendor{
 	read: func(p *prompt, c any) error {
 		before := ""
@@ -26,7 +25,6 @@ var mistral = newVendor("mistral", vendor{
 	},
 })
 
-// mistralID matches call ids.
 var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
 // checkMistral rejects messages that other vendors of chat-completions accept.

@@ -83,7 +83,6 @@ func (p *prompt) check() error {
 	return nil
 }
 
-// step returns the current step of the script.
 func (p *prompt) step() (*step, error) {
 	text, at, n := p.last()
 	steps, err := parse(text)

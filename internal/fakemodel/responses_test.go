@@ -53,7 +53,6 @@ func TestResponsesBadCalls(t *testing.T) {
 	}
 }
 
-// FuzzResponses searches for bodies that crash the handler.
 func FuzzResponses(f *testing.F) {
 	f.Add(`{"role":"user","content":"tokens=1"}`)
 	f.Add(`{"type":"reasoning","summary":[]},{"type":"function_call","call_id":"c","name":"a","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"r"}]}`)

@@ -98,7 +98,6 @@ func (p *parser) word() string {
 	return word
 }
 
-// value reads a JSON value.
 func (p *parser) value(v any) error {
 	d := json.NewDecoder(strings.NewReader(p.rest))
 	if err := d.Decode(v); err != nil {

@@ -27,7 +27,6 @@ type speaker struct {
 	limited                         bool
 }
 
-// spent returns the number of output tokens.
 func (s *speaker) spent() int { return s.said + s.thought + s.called }
 
 // perform executes a step. It returns errBreak, errFail, the error of ctx, or nil.

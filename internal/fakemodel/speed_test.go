@@ -30,7 +30,6 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// history returns a call with a number of turns.
 func history(turns int) []byte {
 	call := map[string]any{"model": "m", "stream": true, "stream_options": map[string]any{"include_usage": true}}
 	var messages []map[string]string

@@ -113,7 +113,6 @@ func (f *vendor) errorName(status int) string {
 	return cmp.Or(f.forms[fmt.Sprint("error ", status)], f.forms[fmt.Sprint("error ", status/100)])
 }
 
-// failure returns the body of an error.
 func (f *vendor) failure(status int, message string) json.RawMessage {
 	a := &answer{of: f, p: &prompt{}, status: status, message: message}
 	return json.RawMessage(a.form(fmt.Sprint("failure ", status/100), nil))

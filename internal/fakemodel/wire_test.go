@@ -82,7 +82,6 @@ func TestSameCallSameBytes(t *testing.T) {
 	}
 }
 
-// TestBadCalls verifies the rejection of calls that vendors reject.
 func TestBadCalls(t *testing.T) {
 	const completions, messages, mistral = "/v1/chat/completions", "/v1/messages", "/mistral/v1/chat/completions"
 	called := `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"a","arguments":"{}"}}]}`
@@ -153,7 +152,6 @@ func TestBadCalls(t *testing.T) {
 	}
 }
 
-// refused expects status 400 with a reason.
 func refused(t *testing.T, path, body, why string) {
 	t.Helper()
 	if w := post(path, body); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), why) {
@@ -167,7 +165,6 @@ func TestUnknownPath(t *testing.T) {
 	}
 }
 
-// FuzzCalls searches for bodies that crash the handler.
 func FuzzCalls(f *testing.F) {
 	for _, script := range []string{
 		"tokens=3", `say="a b"`, `tool=a {"n":1} tool=b then say="x"`, "status=429 retry-after=1 times=2", "fail=1", "reasoning=2 finish=tool",
@@ -259,7 +256,6 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestHangFlushesFirst verifies that the output before a stall arrives.
 func TestHangFlushesFirst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRecorder()

@@ -62,7 +62,6 @@ func truncated(err error) error {
 	return err
 }
 
-// TestBinaryFraming runs the suites over a binary stream.
 func TestBinaryFraming(t *testing.T) {
 	body := append(append(frame("a\n\nb", 0), frame("\r", 0)...), frame("", 0)...)
 	providertest.RunCodec(t, providertest.Recording{Codec: framed{}, Framing: frames{}, Body: body, Complete: len(body)})

@@ -33,7 +33,6 @@ type Wire struct {
 	Document string
 }
 
-// said is the decoded response.
 type said struct {
 	Text  string
 	Calls []string // name and arguments

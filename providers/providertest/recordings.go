@@ -24,7 +24,6 @@ type Recorded struct {
 	Failure *providers.Error
 }
 
-// recordedMeta is the content of meta.json.
 type recordedMeta struct {
 	Status   int               `json:"status"`
 	Headers  map[string]string `json:"headers"`

@@ -7,7 +7,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// refusal is an error response and its classification.
 type refusal struct {
 	name   string
 	status int

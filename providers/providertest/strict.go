@@ -268,7 +268,7 @@ func (v *StrictVendor) schemas(tools json.RawMessage) (out []json.RawMessage) {
 			Parameters json.RawMessage
 		} `json:"functionDeclarations"`
 	}
-	_ = json.Unmarshal(tools, &list) // nil decodes to none
+	_ = json.Unmarshal(tools, &list)
 	for _, t := range list {
 		out = append(out, t.Parameters, t.Function.Parameters)
 		for _, f := range t.Functions {
@@ -278,7 +278,6 @@ func (v *StrictVendor) schemas(tools json.RawMessage) (out []json.RawMessage) {
 	return slices.DeleteFunc(out, func(s json.RawMessage) bool { return s == nil })
 }
 
-// limit rejects an output limit that does not fit.
 func (v *StrictVendor) limit(prompt int, members map[string]json.RawMessage) error {
 	var config struct{ MaxOutputTokens int }
 	_ = json.Unmarshal(members["generationConfig"], &config)

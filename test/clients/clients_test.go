@@ -146,7 +146,6 @@ func needModules(t *testing.T) {
 	}
 }
 
-// suiteFiles returns the files of the suite.
 func suiteFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.test.mjs")

@@ -58,7 +58,6 @@ type room struct {
 // libraryRun is a workflow that a tool starts without waiting for it.
 var libraryRun = agent.NewWorkflow("start", func(context.Context, struct{}) (string, error) { return "over", nil }, nil)
 
-// libraryAgents returns the agents of the program.
 func libraryAgents(model string) []*agent.Agent {
 	show := agent.NewDataWriter[progress]("progress", nil)
 	tools := []agent.Tool{
@@ -102,7 +101,6 @@ func libraryAgents(model string) []*agent.Agent {
 	}
 }
 
-// waitGate waits for a gate of the model.
 func waitGate(ctx context.Context, model, gate string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, model+"/gate/"+gate, nil)
 	if err != nil {

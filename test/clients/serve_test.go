@@ -16,7 +16,6 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// stopTimeout is the timeout of a shutdown.
 const stopTimeout = time.Minute
 
 // configuration is parley.yaml. The verbs are the address, the bucket, and the model's URL twice.
@@ -138,7 +137,6 @@ func (s *server) end(sig syscall.Signal) error {
 	}
 }
 
-// tail returns the end of a log.
 func tail(log string) string {
 	const shown = 8 << 10
 	return log[max(len(log)-shown, 0):]

@@ -36,7 +36,6 @@ type reportOf struct {
 	Lines int `json:"lines"`
 }
 
-// workflows returns the workflows of the program.
 func workflows(model string) []agent.AnyWorkflow {
 	number := func(n int) func(context.Context) (int, error) {
 		return func(context.Context) (int, error) { return n, nil }

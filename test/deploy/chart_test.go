@@ -31,7 +31,6 @@ var (
 	chart = filepath.Join(root, "helm", "parley")
 )
 
-// helm runs helm and returns its output.
 func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	program := os.Getenv(helmEnv)

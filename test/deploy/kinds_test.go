@@ -223,7 +223,6 @@ func TestChartHasKnownFields(t *testing.T) {
 	}
 }
 
-// TestManifestsHaveKnownFields does the same for the manifests.
 func TestManifestsHaveKnownFields(t *testing.T) {
 	src := map[string][]byte{}
 	for _, name := range []string{"config", "nodes", "secrets", "single"} {
@@ -237,7 +236,6 @@ func TestManifestsHaveKnownFields(t *testing.T) {
 	decoded(t, src["single"])
 }
 
-// TestUnknownFieldsAreFound verifies that the decoder rejects a misspelled field.
 func TestUnknownFieldsAreFound(t *testing.T) {
 	for name, src := range map[string]string{
 		"an unknown field":        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selectr: {a: b}}",

@@ -132,7 +132,6 @@ func converseInput(body []byte) (*bedrockruntime.ConverseStreamInput, error) {
 	return in, fill(reflect.ValueOf(in).Elem(), v)
 }
 
-// bedrock returns the SDK's client for a server.
 func bedrock(base string, client *http.Client) *bedrockruntime.Client {
 	return bedrockruntime.New(bedrockruntime.Options{
 		Region: "us-east-1", BaseEndpoint: &base, HTTPClient: client, Retryer: aws.NopRetryer{},
@@ -210,7 +209,6 @@ func readByBedrock(t *testing.T, base string, body []byte) (r reading) {
 	return r
 }
 
-// TestAWSSignsAlike compares signatures with the vendor's signer.
 func TestAWSSignsAlike(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, tt := range map[string]struct {

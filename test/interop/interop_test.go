@@ -218,7 +218,6 @@ func environment(name string) string {
 	}[name]
 }
 
-// exchange is a sent request.
 type exchange struct {
 	Method, URL string
 	Header      map[string]string
@@ -355,7 +354,6 @@ func results(events []providers.Event) providers.Message {
 	return out
 }
 
-// everyModel returns the models of the catalog.
 func everyModel() (all []providers.CatalogModel) {
 	for _, p := range catalog.Builtin() {
 		all = append(all, p.Models()...)

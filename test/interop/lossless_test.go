@@ -16,7 +16,6 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// literals is the number of random literals.
 const literals = 400_000
 
 // verdict is the decoding of a literal: a number, a text, or an error.
@@ -36,7 +35,6 @@ func verdictOf(literal string) verdict {
 	}
 }
 
-// losslessJSON decodes literals with lossless-json.
 func losslessJSON(t *testing.T, all []string) []verdict {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", "lossless.mjs")
@@ -108,7 +106,6 @@ func decided(literal string, us, they verdict) string {
 	return ""
 }
 
-// same reports whether two verdicts are equivalent.
 func same(us, they verdict) bool {
 	if us.kind != they.kind || us.kind == 'x' {
 		return us.kind == they.kind

@@ -296,7 +296,6 @@ func plainer(v any) any {
 	return v
 }
 
-// row is a row of the page's table.
 type row struct {
 	text, ours, theirs string
 	api, place         *regexp.Regexp

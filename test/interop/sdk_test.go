@@ -147,7 +147,6 @@ func TestSDKsKnowRequests(t *testing.T) {
 	}
 }
 
-// reading is a decoded response.
 type reading struct {
 	Text, Thinking string
 	Calls          []string // name and arguments
@@ -156,7 +155,6 @@ type reading struct {
 	Output         int64
 }
 
-// compact returns a call in one line.
 func compact(t *testing.T, name string, arguments []byte) string {
 	t.Helper()
 	if len(arguments) == 0 {
@@ -169,7 +167,6 @@ func compact(t *testing.T, name string, arguments []byte) string {
 	return name + " " + string(raw)
 }
 
-// readByUs returns parley's decoding.
 func readByUs(t *testing.T, events []providers.Event) (r reading) {
 	t.Helper()
 	for _, e := range events {

@@ -38,7 +38,6 @@ const (
 	public        = "https://bots.example.com/channels/twilio"
 )
 
-// platformKey is the Ed25519 key of a platform.
 var platformKey = ed25519.NewKeyFromSeed([]byte("01234567890123456789012345678901"))
 
 func code(h func() hash.Hash, text string) []byte {
