@@ -80,17 +80,17 @@ type Program struct {
 // Main runs the program as the process, with its arguments, until it is done or a signal
 // asks it to end, and ends the process.
 func (p *Program) Main() {
-	brings := cli.Program(*p)
-	brings.Main(rooms()...)
+	own := cli.Program(*p)
+	own.Main(commandSets()...)
 }
 
 // Run runs a command in this process, as Main does, until it is done or ctx ends, and
 // returns its exit code.
 func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	brings := cli.Program(*p)
-	return brings.Run(ctx, args, stdout, stderr, rooms()...)
+	own := cli.Program(*p)
+	return own.Run(ctx, args, stdout, stderr, commandSets()...)
 }
 
-func rooms() []cli.Room {
-	return []cli.Room{server.Commands, clientcmd.Commands, analyst.Commands, operator.Commands}
+func commandSets() []cli.CommandSet {
+	return []cli.CommandSet{server.Commands, clientcmd.Commands, analyst.Commands, operator.Commands}
 }

@@ -174,7 +174,7 @@ func TestAnalyticsPage(t *testing.T) {
 	if block == nil {
 		t.Fatal("it shows no configuration")
 	}
-	opts := program.Brings.ConfigOptions()
+	opts := program.Own.ConfigOptions()
 	opts.Env = func(name string) (string, bool) { return "secret", name == "CLICKHOUSE_PASSWORD" }
 	conf, err := config.Parse("parley.yaml", fmt.Appendf(nil, "agents: {echo: {mounts: [/agents/echo], model: demo/parrot}}\n%s", block[1]), opts)
 	if err != nil {

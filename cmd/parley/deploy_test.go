@@ -120,13 +120,13 @@ func parsed(t *testing.T, args []string) (file string) {
 // has these variables.
 func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	t.Helper()
-	opts := program.Brings.ConfigOptions()
+	opts := program.Own.ConfigOptions()
 	opts.Env = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	conf, err := config.Parse("parley.yaml", []byte(src), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.CheckAgents(&program.Brings, "parley.yaml", conf); err != nil {
+	if err := server.CheckAgents(&program.Own, "parley.yaml", conf); err != nil {
 		t.Error(err)
 	}
 	if conf.Cluster == nil || conf.Cluster.TLS == nil || conf.Cluster.Advertise == "" || conf.Admin.Listen == "" {
@@ -189,7 +189,7 @@ func TestDeployKubernetesSingle(t *testing.T) {
 	pod, box := set.in("spec.template.spec"), set.in("spec.template.spec.containers.0")
 	dir, file := filepath.Split(parsed(t, box.texts("args")))
 	src, _ := objects["ConfigMap/parley-single"].in("data")[file].(string)
-	opts := program.Brings.ConfigOptions()
+	opts := program.Own.ConfigOptions()
 	opts.Env = func(string) (string, bool) { return "token", true }
 	conf, err := config.Parse("parley.yaml", []byte(src), opts)
 	if err != nil {

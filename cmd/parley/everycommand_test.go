@@ -47,7 +47,7 @@ func leaves(c *cobra.Command) (all []string) {
 
 // TestEveryCommand runs each command of Parley in the binary of an author.
 func TestEveryCommand(t *testing.T) {
-	b := &binary{Program: clitest.New(rooms()...)}
+	b := &binary{Program: clitest.New(commandSets()...)}
 	b.File = proc.Program(t, "examples/hello", false)
 	t.Chdir(t.TempDir())
 	submission := b.talked(t)

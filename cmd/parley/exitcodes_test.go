@@ -24,7 +24,7 @@ init log dump outbox drop outbox resend serve signal runs abort runs signal vers
 // table, codes in its help are in the table, and names are the same everywhere.
 func TestExitCodes(t *testing.T) {
 	t.Chdir(t.TempDir())
-	program := clitest.New(rooms()...)
+	program := clitest.New(commandSets()...)
 	known := map[int]bool{}
 	for _, c := range cli.ExitCodes() {
 		known[c.Code] = true

@@ -13,10 +13,10 @@ import (
 )
 
 // program is all of it.
-var program = clitest.New(rooms()...)
+var program = clitest.New(commandSets()...)
 
-func rooms() []cli.Room {
-	return []cli.Room{server.Commands, clientcmd.Commands, analyst.Commands, operator.Commands}
+func commandSets() []cli.CommandSet {
+	return []cli.CommandSet{server.Commands, clientcmd.Commands, analyst.Commands, operator.Commands}
 }
 
 func TestMain(m *testing.M) { program.Main(m) }

@@ -13,13 +13,13 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// OpenBucket opens a bucket without a node over it.
+// OpenBucket opens a bucket without starting a node.
 func OpenBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 	return openBucket(at, local.Open)
 }
 
-// OpenExisting opens a bucket that conversations were kept in: a folder that is none of
-// Parley's stays as it is.
+// OpenExisting opens a bucket that already holds conversations. It does not create or modify a folder
+// that is not a Parley data folder.
 func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
 	return openBucket(at, func(dir string, opts *local.Options) (*local.Store, error) {
 		for _, name := range []string{"db", "objects"} {
@@ -31,8 +31,8 @@ func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
 	})
 }
 
-// OpenForReading opens a bucket that conversations were kept in and changes no byte of a
-// folder. A folder that a process serves is read through its socket.
+// OpenForReading opens a bucket that already holds conversations and does not modify its folder. A
+// folder that another process serves is read through the socket of that process.
 func OpenForReading(at config.Bucket) (storage.Bucket, func() error, error) {
 	var served error
 	if at.Endpoint == "" {
@@ -53,7 +53,7 @@ func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Stor
 		bucket, err := at.Open()
 		return bucket, func() error { return nil }, err
 	}
-	// To open a folder makes it; a mistyped name must not.
+	// Opening creates the folder, so a mistyped name is rejected first.
 	if info, err := os.Stat(at.Dir); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("open the data folder: %s is no folder; name an existing one with --data, or in the configuration file", at.Dir)
 	}
@@ -64,8 +64,8 @@ func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Stor
 	return store, store.Close, nil
 }
 
-// FolderError is why a data folder could not be opened, with what to do about it. One that is
-// in use has its exit code.
+// FolderError adds a remedy to an error of opening a data folder. The error of a folder that is in use
+// carries [ExitRefused].
 func FolderError(dir string, err error) error {
 	var locked *local.LockedError
 	var damaged *local.CorruptError

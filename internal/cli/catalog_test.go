@@ -11,9 +11,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestStartLeavesTheCatalogPacked: a start decodes the catalog only if an agent has a model
-// of it. It looks in a process of its own, since others here decode it, too, by what is
-// allocated: the catalog's decoding takes several megabytes, the rest a tenth of one.
+// A start decodes the catalog only if an agent uses a model of it. The test measures allocations in a
+// process of its own because other tests here decode the catalog: decoding takes several megabytes,
+// the rest about 0.1 MB.
 func TestStartLeavesTheCatalogPacked(t *testing.T) {
 	const child, enough = "PARLEY_TEST_PACKED", 1 << 20
 	if os.Getenv(child) == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// CheckCertificates reads the files of a node as the others will see them.
+// CheckCertificates checks the certificate files of a node as its peers will.
 func CheckCertificates(t *config.TLS) error {
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// shells are those that a completion script can be had for, with what makes it.
+// shells maps the name of a shell to the generator of its completion script.
 func shells() map[string]func(root *cobra.Command, w io.Writer) error {
 	return map[string]func(root *cobra.Command, w io.Writer) error{
 		"bash":       func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
@@ -52,7 +52,7 @@ func completionCommand() *cobra.Command {
 	}
 }
 
-// completing lets a shell complete what flags name: files, folders, agents.
+// completing registers completion of flag values: files, folders and agents.
 func (p *Program) completing(root *cobra.Command) {
 	files := map[string][]string{"config": {"yaml", "yml"}, "file": {"jsonl"}, "attach": {"png", "jpg", "jpeg", "gif", "webp"}}
 	each(root, func(cmd *cobra.Command) {
@@ -75,7 +75,7 @@ func (p *Program) completing(root *cobra.Command) {
 	})
 }
 
-// configOf is the configuration file that a command line names, "" for none.
+// configOf returns the value of --config, "" if it is not set.
 func configOf(cmd *cobra.Command) string {
 	if f := cmd.Flags().Lookup("config"); f != nil && f.Changed {
 		return f.Value.String()
@@ -83,8 +83,8 @@ func configOf(cmd *cobra.Command) string {
 	return ""
 }
 
-// AgentNames are those of the program, and of a configuration file as far as that can be
-// read; "" is the one that nobody has named.
+// AgentNames returns the agents of the program and of a configuration file, as far as the file can be
+// read. If file is "", it reads the discovered one.
 func (p *Program) AgentNames(file string) (names []string) {
 	names = p.OwnAgents()
 	if file = cmp.Or(file, Discovered()); file != "" {
@@ -100,8 +100,8 @@ func (p *Program) AgentNames(file string) (names []string) {
 	return slices.Compact(names)
 }
 
-// AgentsAndFiles completes the first argument of a command: one of the program's agents, or a
-// file that describes one.
+// AgentsAndFiles completes the first argument of a command: an agent of the program, or a file that
+// declares one.
 func (p *Program) AgentsAndFiles(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

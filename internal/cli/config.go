@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// MountPath is where "parley dev" mounts its agent.
+	// MountPath is the path at which "parley dev" mounts its agent.
 	MountPath = "/agents/assistant"
-	// DefaultConfig is the configuration file, and DefaultData the data folder where there
-	// is none: see [Place].
+	// DefaultData and DefaultConfig are the locations that [Place] falls back to.
 	DefaultData   = "./.parley"
 	DefaultConfig = "./parley.yaml"
-	// DevEvents is the file of events in the data folder of "parley dev".
+	// DevEvents is the events file in the data folder of "parley dev".
 	DevEvents = "events.jsonl"
 )
 
-// check refuses agents that cannot be, before a command does anything.
+// check validates the agents and workflows of the program before a command runs.
 func (p *Program) check() error {
 	names := map[string]bool{}
 	for _, a := range p.Agents {
@@ -42,7 +41,7 @@ func (p *Program) check() error {
 	return p.checkWorkflows()
 }
 
-// checkWorkflows refuses workflows that are none, or of one name. An agent may have the name of a workflow.
+// checkWorkflows rejects nil workflows and duplicate names. An agent and a workflow may share a name.
 func (p *Program) checkWorkflows() error {
 	names := map[string]bool{}
 	for i, w := range p.Workflows {
@@ -61,10 +60,10 @@ func (p *Program) checkWorkflows() error {
 	return nil
 }
 
-// given reports whether there is a workflow.
+// given reports whether w is neither nil nor zero.
 func given(w agent.AnyWorkflow) bool { return w != nil && !reflect.ValueOf(w).IsZero() }
 
-// ConfigOptions say what a configuration file may name.
+// ConfigOptions returns the protocols and providers that a configuration file may name.
 func (p *Program) ConfigOptions() *config.Options {
 	return &config.Options{
 		Env: os.LookupEnv, Agents: p.Agents, Workflows: p.OwnWorkflows(), Catalog: catalogProviders(),
@@ -73,27 +72,27 @@ func (p *Program) ConfigOptions() *config.Options {
 	}
 }
 
-// Config reads a configuration. A program with agents or workflows of its own needs none, unless
-// somebody has named the file.
+// Config reads a configuration. If the file was not named explicitly, it may be missing in a program
+// with agents or workflows of its own.
 func (p *Program) Config(file string, named bool) (*config.Server, error) {
 	conf, err := config.Load(file, p.ConfigOptions())
-	if errors.Is(err, fs.ErrNotExist) && !named && p.Brings() {
+	if errors.Is(err, fs.ErrNotExist) && !named && p.HasOwn() {
 		return config.Default(p.ConfigOptions())
 	}
 	return conf, err
 }
 
-// Place is where a command finds conversations, agents and events: at --data or --config if
-// somebody has named one, or else at ./parley.yaml, or else in ./.parley, where "parley dev"
-// keeps them. All commands look there but "parley run" of a file.
+// Place locates conversations, agents and events for a command. It uses --data or --config if set,
+// then ./parley.yaml, then ./.parley, the default folder of "parley dev". All commands use it except
+// "parley run" with a file.
 type Place struct {
 	program *Program
-	// File and Data are the flags; they exclude each other.
+	// File and Data are the values of --config and --data, which exclude each other.
 	File, Data string
 }
 
-// NewPlace returns a place that the flags of a command name; what is what the command seeks
-// there. Without data it has no flag --data.
+// NewPlace adds the flags of a place to a command. The help of the flags describes the content as
+// what. If data is false, the command has no flag --data.
 func NewPlace(p *Program, cmd *cobra.Command, what string, data bool) *Place {
 	at := &Place{program: p}
 	cmd.Flags().StringVar(&at.File, "config", "", "the configuration file that names "+what+" (default "+DefaultConfig+" if it is there)")
@@ -104,7 +103,7 @@ func NewPlace(p *Program, cmd *cobra.Command, what string, data bool) *Place {
 	return at
 }
 
-// Discovered is the configuration file that nobody has named, "" without one.
+// Discovered returns ./parley.yaml if it exists, otherwise "".
 func Discovered() string {
 	if _, err := os.Stat(DefaultConfig); err == nil {
 		return DefaultConfig
@@ -112,8 +111,8 @@ func Discovered() string {
 	return ""
 }
 
-// Find reads what is there: a configuration with its file, or a folder alone, whose file is "".
-// needs are the keys of the configuration below which variables must be set.
+// Find reads the configuration and returns its file name, which is "" for a data folder alone. needs
+// lists the configuration keys below which environment variables must be set.
 func (at *Place) Find(needs ...string) (conf *config.Server, file string, err error) {
 	file = at.File
 	switch {
@@ -126,13 +125,13 @@ func (at *Place) Find(needs ...string) (conf *config.Server, file string, err er
 		opts := at.program.ConfigOptions()
 		opts.Needs = append([]string{}, needs...)
 		conf, err = config.Load(file, opts)
-		// A server has not run by that file yet, and "parley dev" may have.
+		// No server has used this configuration yet, but "parley dev" may have created its folder.
 		if err == nil && at.File == "" && conf.Bucket.Dir != "" && !isDir(conf.Bucket.Dir) && isDir(DefaultData) {
 			conf.Bucket.Dir = DefaultData
 		}
 		return conf, file, err
 	}
-	if !isDir(DefaultData) && at.program.Brings() {
+	if !isDir(DefaultData) && at.program.HasOwn() {
 		conf, err = config.Default(at.program.ConfigOptions())
 		return conf, "", err
 	}
@@ -142,7 +141,7 @@ func (at *Place) Find(needs ...string) (conf *config.Server, file string, err er
 	return &config.Server{Bucket: config.Bucket{Dir: DefaultData}}, "", nil
 }
 
-// NowhereError is a folder in which Parley has nothing.
+// NowhereError reports a working directory with neither a configuration file nor a data folder.
 type NowhereError struct{}
 
 // Error implements error.
@@ -155,5 +154,5 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// NewKey mints an idempotency key.
+// NewKey returns a new idempotency key.
 func NewKey() string { return ulid.Make().String() }

@@ -10,11 +10,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// EachConversation visits the keys of all conversations that a bucket has.
+// EachConversation visits the keys of all conversations in a bucket.
 func EachConversation(ctx context.Context, b storage.Bucket, visit func(conversation.Key) error) error {
 	return eachFolder(ctx, b, "", func(shard string) error {
 		if len(shard) != len("ab/") {
-			return nil // Not of conversations.
+			return nil // Other prefixes hold no conversations.
 		}
 		return eachFolder(ctx, b, shard, func(folder string) error {
 			key := conversation.Key(strings.TrimSuffix(strings.TrimPrefix(folder, shard), "/"))
@@ -44,7 +44,7 @@ func eachFolder(ctx context.Context, b storage.Bucket, prefix string, visit func
 			last = page.Keys[n-1].Key
 		}
 		if n := len(page.Prefixes); n > 0 {
-			// Everything below a folder sorts before this.
+			// Every key of the folder sorts before this one.
 			last = max(last, strings.TrimSuffix(page.Prefixes[n-1], "/")+"0")
 		}
 		if !page.More {

@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// ParseDSN reads clickhouse://user:password@host:port,host:port/database?secure=true, and
-// the same with http or https. What it says of a mistake has no password.
+// ParseDSN parses clickhouse://user:password@host:port,host:port/database?secure=true; the schemes
+// http and https are accepted too. Its errors never include the password.
 func ParseDSN(dsn string) (clickhouse.Options, error) {
 	const form = "write for example clickhouse://user:password@127.0.0.1:9000/parley"
 	u, err := url.Parse(dsn)
@@ -25,7 +25,7 @@ func ParseDSN(dsn string) (clickhouse.Options, error) {
 	}
 	o := clickhouse.Options{Database: strings.Trim(u.Path, "/")}
 	port := "9000"
-	// secure=1 is what other programs take, and must not be without TLS here.
+	// Other programs accept secure=1; ParseBool must not turn it into a connection without TLS.
 	secure, err := strconv.ParseBool(cmp.Or(u.Query().Get("secure"), "false"))
 	if err != nil {
 		return o, errors.New("--clickhouse: secure is neither true nor false; write for example clickhouse://127.0.0.1:9440/parley?secure=true")
@@ -57,7 +57,7 @@ func ParseDSN(dsn string) (clickhouse.Options, error) {
 	return o, nil
 }
 
-// DatabaseOptions are those of a configured ClickHouse.
+// DatabaseOptions returns the client options of a configured ClickHouse.
 func DatabaseOptions(c *config.ClickHouse) (clickhouse.Options, error) {
 	o := clickhouse.Options{
 		Addresses: c.Addresses, HTTP: c.Protocol == config.ProtocolHTTP, Database: c.Database,
@@ -81,7 +81,7 @@ func DatabaseOptions(c *config.ClickHouse) (clickhouse.Options, error) {
 	return o, nil
 }
 
-// HostName names this machine to people, "" if it has no name.
+// HostName returns the host name of this machine, "" if it has none.
 func HostName() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -8,25 +8,25 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Exit codes of commands. [ExitCodes] is the table of all.
+// Exit codes of commands. [ExitCodes] returns the whole table.
 const (
 	ExitFailure = 1
 	// ExitFailed and ExitAborted are outcomes of a submission.
 	ExitFailed  = 2
 	ExitAborted = 3
-	// ExitRepairable, ExitCorruption and ExitUnreached are findings of a check. It has found
-	// nothing worse than its code says.
+	// ExitRepairable, ExitCorruption and ExitUnreached are findings of a check. The code is that of
+	// the worst finding.
 	ExitRepairable = 1
 	ExitCorruption = 2
 	ExitUnreached  = 2
-	// ExitUnknown ends a command on stored data that could not complete its check.
+	// ExitUnknown reports a check of stored data that could not complete.
 	ExitUnknown = 3
-	// ExitUsage ends a command line that is wrong (EX_USAGE): nothing was done.
+	// ExitUsage reports a wrong command line (EX_USAGE). The command did nothing.
 	ExitUsage = 64
-	// ExitRefused ends a node, or a command, that another process keeps from the bucket;
-	// another try later may help (EX_TEMPFAIL).
+	// ExitRefused reports that another process uses the bucket. A later retry may succeed
+	// (EX_TEMPFAIL).
 	ExitRefused = 75
-	// ExitInterrupted ends a command that a signal ended before its work was done.
+	// ExitInterrupted reports that a signal interrupted the command.
 	ExitInterrupted = 130
 )
 
@@ -36,8 +36,7 @@ type ExitCode struct {
 	Meaning string
 }
 
-// ExitCodes returns the exit codes that commands have, in ascending order. The help of a
-// command names those of its own.
+// ExitCodes returns all exit codes in ascending order. The help of a command lists its own.
 func ExitCodes() []ExitCode {
 	return []ExitCode{
 		{0, "done, and what was checked is in order"},
@@ -50,7 +49,7 @@ func ExitCodes() []ExitCode {
 	}
 }
 
-// exitCodesHelp is the table of exit codes as help prints it.
+// exitCodesHelp formats the table of exit codes for help.
 func exitCodesHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes, of which the help of a command says more:\n\n")
@@ -60,7 +59,7 @@ func exitCodesHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// Usage makes an error of a wrong command line of err, and nil of nil.
+// Usage wraps err as an error of the command line, with [ExitUsage]. It returns nil for nil.
 func Usage(err error) error {
 	var exit *ExitError
 	if err == nil || errors.As(err, &exit) {
@@ -69,7 +68,7 @@ func Usage(err error) error {
 	return &ExitError{Code: ExitUsage, Err: err}
 }
 
-// ExitError ends the process with a code; the text, if any, is for the user.
+// ExitError ends the process with an exit code. The text of Err, if any, is printed to the user.
 type ExitError struct {
 	Code int
 	Err  error
@@ -86,7 +85,7 @@ func (e *ExitError) Error() string {
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitOf is the exit code of an outcome, as an error unless it is 0.
+// ExitOf returns the exit code of an outcome as an error, nil for code 0.
 func ExitOf(outcome conversation.Outcome) error {
 	switch outcome {
 	case conversation.OutcomeFailed:

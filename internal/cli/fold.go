@@ -7,25 +7,26 @@ import (
 )
 
 const (
-	// widestText is how long lines of text become at most: longer ones are hard to read.
+	// widestText is the maximum line length of folded text; longer lines are hard to read.
 	widestText = 100
-	// leastColumn is how narrow a second column may be. It begins below the first otherwise.
+	// leastColumn is the minimum width of a second column. A narrower one begins on the next line,
+	// indented by belowColumn.
 	leastColumn, belowColumn = 20, 10
 )
 
-// twoColumns is a line of a list: a name, a gap, and what is said of it.
+// twoColumns matches a list line: a name, a gap and its description.
 var twoColumns = regexp.MustCompile(`^( +\S+(?: \S+)*  +)(\S.*)$`)
 
-// Fold sets a text for a terminal of so many columns: paragraphs are filled, and what is said
-// of a name in a list stands below itself. Other indented lines are there to be copied and
-// stay. A width of 0, of what is no terminal, changes nothing.
+// Fold wraps a text for a terminal of the given width. Paragraphs are filled, and descriptions in a
+// list stay in their column. Other indented lines are meant for copying and stay unchanged. A width of
+// 0 (no terminal) changes nothing.
 func Fold(text string, width int) string {
 	if width <= 0 {
 		return text
 	}
 	width = min(width, widestText)
 	var out strings.Builder
-	paragraph, name := "", "" // under way, and what it says something of
+	paragraph, name := "", "" // the pending paragraph and the first column of its line
 	end := func() {
 		indent := utf8.RuneCountInString(name)
 		if utf8.RuneCountInString(name+paragraph) > width && width-indent < leastColumn {
@@ -38,7 +39,7 @@ func Fold(text string, width int) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		said := strings.TrimLeft(line, " ")
-		if said != "" && len(line)-len(said) == utf8.RuneCountInString(name) { // it goes on
+		if said != "" && len(line)-len(said) == utf8.RuneCountInString(name) { // continuation line
 			paragraph += " " + said
 			continue
 		}
@@ -57,7 +58,7 @@ func Fold(text string, width int) string {
 	return out.String()
 }
 
-// fill writes words into lines of a width, all but the first behind an indentation.
+// fill wraps text at width; all lines but the first are indented.
 func fill(out *strings.Builder, text string, indent, width int) {
 	at := indent
 	for i, word := range strings.Fields(text) {

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/providers/openairesponses"
 )
 
-// formats are the wire formats that are called over HTTP.
+// formats lists the wire formats that are called over HTTP.
 func formats() (out []string) {
 	for _, api := range protocols() {
 		if api != providers.APIEdgeAIBinding {
@@ -21,7 +21,7 @@ func formats() (out []string) {
 	return out
 }
 
-// TestQueryOfBaseURL: a query in baseUrl is sent in all formats, beside what they put there themselves.
+// The query of baseUrl is sent in addition to the parameters that a format adds itself.
 func TestQueryOfBaseURL(t *testing.T) {
 	p := newProber(t)
 	for _, api := range formats() {
@@ -38,11 +38,10 @@ func TestQueryOfBaseURL(t *testing.T) {
 	}
 }
 
-// outputLimit finds the limit of output in a body.
+// outputLimit matches the output limit in a request body.
 var outputLimit = regexp.MustCompile(`"(?:max_tokens|max_completion_tokens|max_output_tokens|maxTokens|maxOutputTokens)":([0-9]+)`)
 
-// TestOutputFitsIntoWindow: no format asks for more output than a prompt leaves of the window, whatever the model
-// is to think.
+// No format requests more output than the prompt leaves of the window, at any thinking level.
 func TestOutputFitsIntoWindow(t *testing.T) {
 	const window = 32768
 	p := newProber(t)
@@ -52,7 +51,7 @@ func TestOutputFitsIntoWindow(t *testing.T) {
 				r.ContextWindow, r.MaxTokens = new(window), new(window)
 			})
 			found := outputLimit.FindStringSubmatch(got.body)
-			if api == openairesponses.APICodex { // which takes none
+			if api == openairesponses.APICodex { // has no output limit
 				if found != nil {
 					t.Errorf("%s: got %s, want no limit", api, found[0])
 				}

@@ -7,8 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// InitialData is what a user says that a conversation is created with, as JSON; "" is
-// nothing. It is a flag's value.
+// InitialData is the value of a flag: the initial data of a new conversation as JSON, empty if unset.
 type InitialData struct{ raw json.RawMessage }
 
 // String implements pflag.Value.
@@ -26,7 +25,7 @@ func (d *InitialData) Set(s string) error {
 	return nil
 }
 
-// JSON returns it, nil for nothing.
+// JSON returns the value, nil if unset.
 func (d *InitialData) JSON() json.RawMessage { return d.raw }
 
 // Flag adds the flag to a command.

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessageBytes is the limit that a server has by default.
+// maxMessageBytes is the default limit of a server.
 const maxMessageBytes = 4 << 20
 
-// ReadMessage returns the message of a command line; "-" reads it from standard input,
-// without the line ends after it. where says how the user writes one.
+// ReadMessage returns the message argument of a command. "-" reads it from standard input, without
+// trailing line ends. where is the remedy for an empty message.
 func ReadMessage(message string, in io.Reader, where string) (string, error) {
 	if message == "-" {
 		b, err := io.ReadAll(io.LimitReader(in, maxMessageBytes+2))

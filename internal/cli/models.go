@@ -23,9 +23,8 @@ import (
 // DemoModel needs no key and no network.
 const DemoModel = "demo/parrot"
 
-// NewProviders registers what this program can call: the providers of the catalog, those
-// that the environment puts in their place, those of the program, and the configured ones
-// in the place of all.
+// NewProviders registers the providers that this program can call. Later sources replace earlier ones:
+// the catalog, base URLs of the environment, the program, the configuration.
 func (p *Program) NewProviders(pace time.Duration, env func(string) string, configured map[string]providers.Registration) (*providers.Registry, error) {
 	reg := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: env})
 	reg.RegisterProtocol(demo.API, demo.New(pace))
@@ -53,9 +52,8 @@ func (p *Program) NewProviders(pace time.Duration, env func(string) string, conf
 	return reg, nil
 }
 
-// fromEnvironment registers servers that variables name in the place of a vendor's. What
-// stands at OPENAI_BASE_URL rarely speaks anything but chat-completions, whatever format
-// the vendor's own models are called in.
+// fromEnvironment registers servers whose base URLs are set by variables. A server at OPENAI_BASE_URL
+// usually supports chat-completions only, whatever format the vendor's own models use.
 func fromEnvironment(env func(string) string) (map[string]providers.Registration, error) {
 	all := map[string]providers.Registration{}
 	for variable, of := range map[string]struct{ provider, api string }{
@@ -73,23 +71,23 @@ func fromEnvironment(env func(string) string) (map[string]providers.Registration
 	return all, nil
 }
 
-// Allow registers the provider of a model that somebody names on the command line, where
-// no configuration could, if the catalog does not list the model.
+// Allow registers the provider of a model from the command line, where no configuration applies, if
+// the catalog does not list the model.
 func Allow(reg *providers.Registry, spec string) error {
 	if _, err := reg.Resolve(spec); !errors.Is(err, providers.ErrUnlistedModel) {
-		return nil // what else is wrong shows where the model is checked
+		return nil // other errors are reported when the model is checked
 	}
 	provider, _, _ := strings.Cut(spec, "/")
 	return reg.RegisterProvider(provider, providers.Registration{})
 }
 
-// BuiltinProviders are the ids that need no configuration.
+// BuiltinProviders returns the provider ids that need no configuration.
 func BuiltinProviders() []string { return append(catalogProviders(), "demo") }
 
-// catalogProviders are the ids whose registration may leave everything out.
+// catalogProviders returns the provider ids whose registration may be empty.
 func catalogProviders() []string { return slices.Sorted(maps.Keys(catalog.Builtin())) }
 
-// protocols are the API slugs a configured provider may speak.
+// protocols returns the API slugs that a configured provider may use.
 func protocols() []string {
 	return []string{
 		anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex,
@@ -97,8 +95,8 @@ func protocols() []string {
 	}
 }
 
-// CheckModel tells a user what is wrong with a model before anything starts. other
-// is what they may do instead of setting a key.
+// CheckModel validates a model before anything starts. other is the alternative to setting a key,
+// which the error names.
 func CheckModel(reg *providers.Registry, spec, other string) error {
 	err := reg.Check(spec)
 	provider, _, _ := strings.Cut(spec, "/")
@@ -107,7 +105,7 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 	var keyless *providers.CredentialsError
 	switch {
 	case err == nil && provider == "demo" && spec != DemoModel:
-		// Whatever a program registers under that id lists its own.
+		// A program may register another provider under the id "demo", which lists its own models.
 		if m, err := reg.Resolve(spec); err == nil && m.API == demo.API {
 			return fmt.Errorf("model %q cannot be used: the demo has one model, %q", spec, DemoModel)
 		}
@@ -133,7 +131,7 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 	return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>; parley models lists others", spec, err, DemoModel)
 }
 
-// UnspokenError is a model in a format that the program does not speak.
+// UnspokenError reports a model in a format that the program does not implement.
 type UnspokenError struct{ Spec, API string }
 
 // Error implements error.

@@ -8,8 +8,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
-// TestCatalogIsSpoken: every model of the catalog can be called, and a program that spoke to
-// one no more would say so before it starts.
+// Every model of the catalog uses a format that the program implements.
 func TestCatalogIsSpoken(t *testing.T) {
 	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
 	if err != nil {
@@ -26,7 +25,6 @@ func TestCatalogIsSpoken(t *testing.T) {
 	}
 }
 
-// TestSetsOfVariablesAreFound: what people are told to set, each protocol finds.
 func TestSetsOfVariablesAreFound(t *testing.T) {
 	for id, p := range catalog.Builtin() {
 		for _, set := range p.EnvSets {
@@ -50,15 +48,14 @@ func TestSetsOfVariablesAreFound(t *testing.T) {
 	}
 }
 
-// TestProvidersOfTheEnvironment: the catalog says in which format a vendor is called, and a
-// variable of ours puts another server in its place.
+// The catalog defines the format of a vendor, and a variable replaces its server.
 func TestProvidersOfTheEnvironment(t *testing.T) {
 	configured := map[string]providers.Registration{"openai": {BaseURL: "http://configured/v1"}}
 	for _, tt := range []struct {
 		env        map[string]string
 		configured map[string]providers.Registration
 		spec       string
-		want       string // API and base URL, or why not
+		want       string // API and base URL, or the error
 	}{
 		{nil, nil, "openai/gpt-5", "openai-responses https://api.openai.com/v1"},
 		{nil, nil, "openai/not-listed", "not listed"},
@@ -92,8 +89,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestProtocolsAreSpoken: what a configured provider may name as its api can be called, but
-// for what only some platforms bring.
+// Every protocol that a provider may name can be called, except those that only some platforms have.
 func TestProtocolsAreSpoken(t *testing.T) {
 	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
 	if err != nil {
@@ -106,7 +102,6 @@ func TestProtocolsAreSpoken(t *testing.T) {
 	}
 }
 
-// TestBaseURLsAreChecked: an address without a scheme is found before anything starts.
 func TestBaseURLsAreChecked(t *testing.T) {
 	for _, name := range []string{"OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"} {
 		_, err := (&Program{}).NewProviders(0, func(n string) string { return map[string]string{name: "api.example.com/v1"}[n] }, nil)
@@ -116,7 +111,6 @@ func TestBaseURLsAreChecked(t *testing.T) {
 	}
 }
 
-// TestDemoHasOneModel: another name of it is a slip.
 func TestDemoHasOneModel(t *testing.T) {
 	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
 	if err != nil {

@@ -13,51 +13,50 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// PrintOptions change how chunks are printed. Nil and every zero field work.
+// PrintOptions configure a [Printer]. Nil and zero fields are valid.
 type PrintOptions struct {
-	// Only is the submission whose answer is printed, and nothing else; "" prints all.
+	// Only limits the output to the answer to one submission; "" prints everything.
 	Only conversation.SubmissionID
 	// JSON prints chunks as lines of JSON.
 	JSON bool
-	// Bare leaves out who speaks, and the outcome where it is completed: there is one
-	// speaker, and somebody sees the end.
+	// Bare omits roles and the outcome "completed": there is one speaker, and the user sees the end.
 	Bare bool
-	// Width is that of the terminal in characters, to which what tools are told and say is
-	// cut; 0 cuts nothing.
+	// Width is the width of the terminal in characters. Tool input and output are truncated to it; 0
+	// truncates nothing.
 	Width int
-	// Dim begins and ends what is less important; "" for both changes nothing. They go to
-	// Raw, which is out below what neutralizes escapes.
+	// Dim and Plain are the escape sequences around less important text; both may be "". They are
+	// written to Raw, which is the output without the filter for escape sequences.
 	Dim, Plain string
 	Raw        io.Writer
 }
 
-// Printer shows chunks to a person, or to a program. It writes whole lines except while text
-// streams in. One goroutine owns it.
+// Printer prints chunks for a person or a program. It writes whole lines, except while text streams.
+// It is not safe for concurrent use.
 type Printer struct {
 	out  io.Writer
 	opts PrintOptions
 	enc  *json.Encoder
 
-	open bool                  // the last line is not ended
-	kind conversation.PartKind // of the text under way
-	call conversation.CallID   // whose line is not ended
+	open bool                  // the last line has no line end yet
+	kind conversation.PartKind // kind of the text that streams
+	call conversation.CallID   // tool call whose line is open
 	used int                   // characters of that line
-	// shown are the messages that have been printed, calls the tools of those under way.
+	// shown holds the printed messages, and calls the tools of open messages.
 	shown map[conversation.MessageID]*shownMessage
 	calls map[conversation.CallID]*shownItem
 	ended map[conversation.SubmissionID]bool
-	said  string // by the runtime itself, last
+	said  string // last advisory of the runtime
 }
 
-// shownMessage is what was printed of a message. Once its submission is settled it does not
-// change, and its items are forgotten.
+// shownMessage is the printed part of a message. A settled message never changes, so its items are
+// dropped.
 type shownMessage struct {
 	of    conversation.SubmissionID
 	items []*shownItem
 	done  bool
 }
 
-// shownItem is a piece of text, or a tool with what it was told and has said.
+// shownItem is a piece of text, or a tool call with its input and output.
 type shownItem struct {
 	kind, name string
 	text       []byte
@@ -67,7 +66,7 @@ type shownItem struct {
 	took       *int64 // in milliseconds
 }
 
-// NewPrinter returns a printer to out.
+// NewPrinter returns a printer that writes to out.
 func NewPrinter(out io.Writer, o *PrintOptions) *Printer {
 	p := &Printer{
 		out: out, shown: map[conversation.MessageID]*shownMessage{}, calls: map[conversation.CallID]*shownItem{},
@@ -83,13 +82,13 @@ func NewPrinter(out io.Writer, o *PrintOptions) *Printer {
 	return p
 }
 
-// line prints a line of its own.
+// line prints a line, after ending an open one.
 func (p *Printer) line(format string, args ...any) {
 	p.End()
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// End ends a line of streamed text.
+// End ends an open line of streamed text.
 func (p *Printer) End() {
 	if p.open {
 		p.dim(false)
@@ -99,8 +98,8 @@ func (p *Printer) End() {
 	p.kind, p.call = "", ""
 }
 
-// Notice tells errOut something on a line of its own, also in the middle of a text where both
-// are one terminal, file or pipe.
+// Notice prints a line to errOut. If errOut and the output are one terminal, file or pipe, it first
+// ends a line of streamed text.
 func (p *Printer) Notice(errOut io.Writer, format string, args ...any) {
 	if p.out == errOut || IsTerminal(p.out) && IsTerminal(errOut) || sameFile(p.out, errOut) {
 		p.End()
@@ -118,10 +117,10 @@ func (p *Printer) dim(on bool) {
 	}
 }
 
-// Begun reports whether anything of the answer to Only has come.
+// Begun reports whether any part of the answer to Only has arrived.
 func (p *Printer) Begun() bool { return len(p.shown) > 0 || len(p.ended) > 0 }
 
-// Chunk shows one chunk.
+// Chunk prints one chunk.
 func (p *Printer) Chunk(c conversation.Chunk) {
 	if !p.wanted(c) {
 		return
@@ -147,7 +146,7 @@ func (p *Printer) Chunk(c conversation.Chunk) {
 	case conversation.ChunkDataPart:
 		p.data(p.message(c.MessageID, ""), c.Name, string(c.Data))
 	case conversation.ChunkCompleted:
-		if p.call == "" { // what a tool says comes on its line
+		if p.call == "" { // the output of a tool follows on its line
 			p.End()
 		}
 		p.step(c.MessageID)
@@ -156,7 +155,7 @@ func (p *Printer) Chunk(c conversation.Chunk) {
 	}
 }
 
-// wanted reports whether a chunk is about the submission that is followed.
+// wanted reports whether a chunk belongs to the submission in Only.
 func (p *Printer) wanted(c conversation.Chunk) bool {
 	switch {
 	case p.opts.Only == "" || c.Type == conversation.ChunkReset || c.SubmissionID == p.opts.Only:
@@ -178,7 +177,7 @@ func (p *Printer) message(id conversation.MessageID, of conversation.SubmissionI
 	return m
 }
 
-// step ends a piece of text: the next one of its kind is another.
+// step ends a piece of text: the next text of the same kind is a new part.
 func (p *Printer) step(id conversation.MessageID) {
 	if m := p.shown[id]; m != nil && len(m.items) > 0 {
 		m.items = append(m.items, &shownItem{})
@@ -261,7 +260,8 @@ func (p *Printer) answered(item *shownItem, call conversation.CallID, result str
 	p.End()
 }
 
-// data prints a write of data. The message keeps one item per name, as the snapshot has one part.
+// data prints a write of data. The message keeps one item per name, as the snapshot has one part per
+// name.
 func (p *Printer) data(m *shownMessage, name, value string) {
 	item := &shownItem{kind: conversation.DataPrefix, name: name, text: []byte(value)}
 	if i := slices.IndexFunc(m.items, func(old *shownItem) bool { return old.kind == item.kind && old.name == name }); i >= 0 {
@@ -286,7 +286,7 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	}
 	switch {
 	case p.enc != nil:
-	case err != nil && err.Message == p.said: // it stands above
+	case err != nil && err.Message == p.said: // already printed above
 		if p.End(); !p.opts.Bare {
 			p.line("[%s]", outcome)
 		}
@@ -303,7 +303,7 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	}
 }
 
-// whole prints a message that came in one piece.
+// whole prints a message that arrived in one chunk.
 func (p *Printer) whole(m conversation.Message) {
 	s := p.shown[m.ID]
 	if s != nil && s.done || m.Display == conversation.DisplayHidden {
@@ -333,7 +333,7 @@ func (p *Printer) whole(m conversation.Message) {
 	}
 }
 
-// advisory prints what the runtime itself says, such as what a reply waits for.
+// advisory prints a message of the runtime, for example why a reply waits.
 func (p *Printer) advisory(m conversation.Message) {
 	for _, part := range m.Parts {
 		if part.Text != nil {
@@ -347,8 +347,8 @@ func (p *Printer) advisory(m conversation.Message) {
 	}
 }
 
-// reset takes a snapshot in the place of what came before: what was shown and is there stays,
-// and of what was withdrawn is said so.
+// reset replaces the printed state by a snapshot. Printed text that the snapshot still holds is not
+// printed again; withdrawn text is reported.
 func (p *Printer) reset(s *conversation.Snapshot) {
 	for _, m := range s.Messages {
 		if m.Left == nil && (p.opts.Only == "" || m.SubmissionID == p.opts.Only && m.Role != conversation.RoleUser) {
@@ -360,7 +360,7 @@ func (p *Printer) reset(s *conversation.Snapshot) {
 	}
 }
 
-// rest prints of an answer what has not been.
+// rest prints the part of an answer that is not printed yet.
 func (p *Printer) rest(s *shownMessage, m conversation.Message) {
 	was, is := joined(s.items), itemsOf(m)
 	if !begins(is, was) {
@@ -383,7 +383,7 @@ func (p *Printer) rest(s *shownMessage, m conversation.Message) {
 	}
 }
 
-// item prints what an item has beyond what was shown of it.
+// item prints the part of an item that is not printed yet.
 func (p *Printer) item(s *shownMessage, old, item *shownItem) {
 	switch item.kind {
 	case conversation.PartTypeTool:
@@ -412,7 +412,7 @@ func (p *Printer) item(s *shownMessage, old, item *shownItem) {
 	}
 }
 
-// itemsOf is a message as items.
+// itemsOf converts a message to items.
 func itemsOf(m conversation.Message) []*shownItem {
 	var list []*shownItem
 	for _, part := range m.Parts {
@@ -435,8 +435,8 @@ func itemsOf(m conversation.Message) []*shownItem {
 	return joined(list)
 }
 
-// joined is a list in which no two texts of a kind follow each other: where one ends is not
-// the same in chunks and in snapshots.
+// joined merges adjacent texts of one kind, because chunks and snapshots split texts at different
+// places.
 func joined(list []*shownItem) []*shownItem {
 	var out []*shownItem
 	for _, item := range list {
@@ -452,7 +452,7 @@ func joined(list []*shownItem) []*shownItem {
 	return out
 }
 
-// begins reports whether a list begins with another one, whose last text may go on.
+// begins reports whether with is a prefix of list. The last text of with may be incomplete.
 func begins(list, with []*shownItem) bool {
 	if len(with) > len(list) {
 		return false
@@ -467,7 +467,7 @@ func begins(list, with []*shownItem) bool {
 	return true
 }
 
-// SettlementOf finds the settlement of a submission in a chunk; a reset may carry it.
+// SettlementOf returns the settlement of a submission in a chunk, which may be a reset.
 func SettlementOf(c conversation.Chunk, id conversation.SubmissionID) (conversation.Settlement, bool) {
 	if c.Type == conversation.ChunkSettled && c.SubmissionID == id {
 		return conversation.Settlement{SubmissionID: id, Outcome: c.Outcome, Error: c.Error}, true

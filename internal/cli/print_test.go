@@ -40,8 +40,8 @@ func TestPrinterShowsEveryPart(t *testing.T) {
 	}
 }
 
-// TestPrinterOfOneAnswer prints of a busy conversation the answer to one message, once, and says
-// when a part of it was withdrawn.
+// The printer prints the answer to one message of a busy conversation once, and reports a withdrawn
+// part.
 func TestPrinterOfOneAnswer(t *testing.T) {
 	text := func(s string) conversation.Part { return conversation.Part{Type: conversation.PartTypeText, Text: &s} }
 	delta := func(id conversation.MessageID, s string) conversation.Chunk {
@@ -112,9 +112,7 @@ func TestPrinterOfOneAnswer(t *testing.T) {
 	}
 }
 
-// TestPrinterFitsTools: a tool is told on one line of a terminal, with as much of what it said as
-// there is room for.
-// TestNoticeInOneFile: what is said in the middle of a text begins a line, if both go into one file.
+// A tool call is printed on one terminal line, with as much of its output as fits.
 func TestNoticeInOneFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "both")
 	out, err := os.Create(name)

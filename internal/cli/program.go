@@ -1,13 +1,13 @@
-// Package cli is the program without its commands: how it is run and how it ends, and what
-// the rooms of its commands share.
+// Package cli is the program without its commands: start, exit, and helpers that the command packages
+// share.
 //
-// The commands are in rooms by who reads what they print: node (init, dev, serve, run, chat), talk
-// (send, signal, tail, abort, runs), look (stats, trace, events, models) and keep (log, outbox, bucket,
-// cluster).
-// A [Room] makes its commands, and no room imports another. All of them know the
-// [Program], which is what an author has compiled in. Here is what more than
-// one of them needs: exit codes, the registry of models, what the log must hide, how chunks
-// and figures are printed, and which buckets and databases a configuration names.
+// The commands are in four packages by audience: server (init, dev, serve, run, chat), clientcmd
+// (send, signal, tail, abort, runs), analyst (stats, trace, events, models) and operator (log, outbox,
+// bucket, cluster). Each exports a [CommandSet], and none imports another. All of them get the
+// [Program], which holds the agents and extensions that an author compiled in.
+//
+// This package holds the code that more than one of them needs. That is exit codes, the registry of
+// models, redaction of logs, printing of chunks and metrics, and opening of buckets and databases.
 package cli
 
 import (
@@ -32,8 +32,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Program is what a program has beside what is ours. The zero value has nothing. It does
-// not change while commands run. The fields are those of the package parley at the root.
+// Program holds the parts of a program that its author adds. The zero value is Parley itself. It must
+// not change while commands run. The fields match those of package parley at the root.
 type Program struct {
 	Agents     []*agent.Agent
 	Workflows  []agent.AnyWorkflow
@@ -46,22 +46,22 @@ type Program struct {
 	Targets    map[string]outbox.Target
 }
 
-// Room makes the commands of a room.
-type Room func(*Program) []*cobra.Command
+// CommandSet makes the commands of one package.
+type CommandSet func(*Program) []*cobra.Command
 
-// Main runs the program as the process: with its arguments, until a signal asks it to end,
-// and ends the process. A second signal ends it at once.
-func (p *Program) Main(rooms ...Room) {
+// Main runs the program with the arguments of the process and exits. The first signal asks it to shut
+// down; a second one ends it at once.
+func (p *Program) Main(sets ...CommandSet) {
 	threads.Spread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, rooms...)
+	code := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, sets...)
 	stop()
 	os.Exit(code)
 }
 
-// Root is the program with the commands of these rooms and its own.
-func (p *Program) Root(rooms ...Room) *cobra.Command {
+// Root returns the root command with the commands of the sets and the built-in ones.
+func (p *Program) Root(sets ...CommandSet) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "parley",
 		Short: "Durable AI-agent conversations",
@@ -78,8 +78,8 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 			return errors.Join(p.check(), fromVariables(cmd, os.LookupEnv))
 		},
 	}
-	for _, room := range rooms {
-		root.AddCommand(room(p)...)
+	for _, set := range sets {
+		root.AddCommand(set(p)...)
 	}
 	root.AddCommand(versionCommand(), completionCommand())
 	worded(root)
@@ -87,7 +87,7 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 	return root
 }
 
-// OwnAgents names the agents that the program brings along, in its order.
+// OwnAgents returns the names of the agents of the program, in order.
 func (p *Program) OwnAgents() (names []string) {
 	for _, a := range p.Agents {
 		if a != nil {
@@ -97,7 +97,7 @@ func (p *Program) OwnAgents() (names []string) {
 	return names
 }
 
-// OwnWorkflows names the workflows that the program brings along, in its order.
+// OwnWorkflows returns the names of the workflows of the program, in order.
 func (p *Program) OwnWorkflows() (names []string) {
 	for _, w := range p.Workflows {
 		if given(w) {
@@ -107,10 +107,10 @@ func (p *Program) OwnWorkflows() (names []string) {
 	return names
 }
 
-// Brings reports whether the program has something to serve without a file.
-func (p *Program) Brings() bool { return len(p.Agents)+len(p.Workflows) > 0 }
+// HasOwn reports whether the program can serve without a configuration file.
+func (p *Program) HasOwn() bool { return len(p.Agents)+len(p.Workflows) > 0 }
 
-// compiledIn names the agents of the program, for its help.
+// compiledIn lists the agents of the program for its help.
 func (p *Program) compiledIn() string {
 	names := p.OwnAgents()
 	if len(names) == 0 {
@@ -119,11 +119,11 @@ func (p *Program) compiledIn() string {
 	return "\n\nThis program brings agents along: " + strings.Join(names, ", ") + "."
 }
 
-// Run is the whole program apart from the process: it returns the exit code.
-func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer, rooms ...Room) int {
+// Run runs the program without exiting the process and returns the exit code.
+func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer, sets ...CommandSet) int {
 	said := newTerminal(out)
 	errOut = newTerminal(errOut)
-	root := p.Root(rooms...)
+	root := p.Root(sets...)
 	root.SetArgs(args)
 	root.SetIn(&input{ctx.Done(), os.Stdin})
 	root.SetOut(said)

@@ -22,10 +22,10 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
-// rewrite makes TestProvidersPage write its tables; the difference is the review.
+// rewrite makes TestProvidersPage write its tables.
 var rewrite = flag.Bool("rewrite", false, "write the tables of the page instead of comparing them")
 
-// providersPage is the page for authors that has three tables made here.
+// providersPage is the page whose three tables are generated here.
 const providersPage = "../../docs/providers.md"
 
 const (
@@ -34,8 +34,8 @@ const (
 	schemasHead   = "| keyword | plain | claude | converse | gemini | openapi | moonshot | fireworks |"
 )
 
-// TestProvidersPage: the tables of formats and providers are made of what the program sends
-// and of its catalog, and every format has its limits named.
+// The tables of formats and providers match the requests that the program sends and its catalog, and
+// every format has its limits named.
 func TestProvidersPage(t *testing.T) {
 	b, err := os.ReadFile(providersPage)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestProvidersPage(t *testing.T) {
 	}
 }
 
-// schemaRows are the rows of providers.SchemaTable. A cell is empty for a keyword that is sent as it is.
+// schemaRows formats providers.SchemaTable. A cell is empty for a keyword that is sent unchanged.
 func schemaRows() (rows []string) {
 	for _, r := range providers.SchemaTable() {
 		row := "| " + r.Keyword + " |"
@@ -85,7 +85,7 @@ func schemaRows() (rows []string) {
 	return rows
 }
 
-// probe is what a format sends of one request.
+// probe holds the requests of a format for one call.
 type probe struct {
 	path   string
 	query  string
@@ -93,18 +93,17 @@ type probe struct {
 	body   string
 }
 
-// What the probes send, in words that stand nowhere else.
+// Texts of the probes, which occur nowhere else.
 const (
 	probeSession = "probed-session"
 	probeUser    = "picture of a user"
 	probeResult  = "picture of a result"
 )
 
-// probeKey is a key that every format takes: also a token of a subscription, whose account
-// it names.
+// probeKey is accepted by every format. It is also a subscription token that names its account.
 var probeKey = "head." + base64.RawURLEncoding.EncodeToString([]byte(`{"https://api.openai.com/auth":{"chatgpt_account_id":"acc"}}`)) + ".tail"
 
-// prober sends requests to a server that answers none.
+// prober records requests at a server that answers none.
 type prober struct {
 	t    *testing.T
 	base string
@@ -126,7 +125,7 @@ func newProber(t *testing.T) *prober {
 	return p
 }
 
-// send returns what a format sends with some options, of a registration that is changed.
+// send records the requests of a format with options and a changed registration.
 func (p *prober) send(api string, o providers.Options, change func(*providers.Registration)) probe {
 	p.t.Helper()
 	reg := providers.Registration{
@@ -167,14 +166,14 @@ func (p *prober) send(api string, o providers.Options, change func(*providers.Re
 
 func asItIs(*providers.Registration) {}
 
-// formatRows says of each format what its requests show.
+// formatRows derives a table row per format from its requests.
 func formatRows(t *testing.T) []string {
 	modelInPath := strings.NewReplacer("/m:", "/{model}:", "/m/", "/{model}/")
 	p := newProber(t)
 	var rows []string
 	for _, api := range slices.Sorted(slices.Values(protocols())) {
 		if api == providers.APIEdgeAIBinding {
-			continue // its two formats have rows of their own
+			continue // its two formats have their own rows
 		}
 		plain := p.send(api, providers.Options{}, asItIs)
 		cells := []string{
@@ -189,7 +188,7 @@ func formatRows(t *testing.T) []string {
 	return rows
 }
 
-// calledByName reports whether both calls have a result where the format has no ids.
+// calledByName reports whether both calls have a result although the format has no ids.
 func calledByName(body string) bool {
 	return strings.Count(body, `"first"`) >= 3 && strings.Count(body, `"second"`) >= 3
 }
@@ -201,7 +200,7 @@ func yes(is bool) string {
 	return "-"
 }
 
-// headersWith names the headers that hold a text.
+// headersWith lists the headers whose value contains text.
 func headersWith(h http.Header, text string) string {
 	var names []string
 	for name, values := range h {
@@ -223,7 +222,7 @@ func imagesOf(p probe) string {
 	return cmp.Or(strings.Join(in, ", "), "-")
 }
 
-// thinking says whether a model can be told not to think, and how many levels differ.
+// thinking reports whether thinking can be disabled, and how many levels differ.
 func (p *prober) thinking(api string, plain probe) string {
 	said := map[string]bool{}
 	for _, level := range providers.ThinkingLevels() {
@@ -245,7 +244,7 @@ func (p *prober) thinking(api string, plain probe) string {
 	return fmt.Sprintf("%s%d levels", off, len(said))
 }
 
-// cache says what of a request helps the vendor's prompt cache.
+// cache lists the parts of a request that help the vendor's prompt cache.
 func (p *prober) cache(api string, plain probe) string {
 	var with []string
 	for _, mark := range []string{"cache_control", "cachePoint"} {
@@ -263,7 +262,7 @@ func (p *prober) cache(api string, plain probe) string {
 	return cmp.Or(strings.Join(with, ", "), "-")
 }
 
-// temperature says when one is sent.
+// temperature reports when a temperature is sent.
 func (p *prober) temperature(api string) string {
 	sent := func(level providers.ThinkingLevel, reasons bool) bool {
 		o := providers.Options{Temperature: new(0.625), ThinkingLevel: level}
@@ -280,10 +279,10 @@ func (p *prober) temperature(api string) string {
 	return "-"
 }
 
-// variable is the name of an environment variable in a base URL.
+// variable matches an environment variable in a base URL.
 var variable = regexp.MustCompile(`\{([A-Z][A-Z0-9_]*)\}`)
 
-// providerRows says of each provider of the catalog what it has, and what it needs.
+// providerRows formats a table row per provider of the catalog.
 func providerRows() []string {
 	var rows []string
 	all := catalog.Builtin()

@@ -14,15 +14,15 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Secrets are what the log of the process never holds. They become more while it runs:
-// a configuration is read after the log is there, and may be read again. The zero value
-// hides nothing, nor does nil. It is safe for concurrent use.
+// Secrets holds the values that the log of the process must never contain. Secrets are added at run
+// time, because the configuration is read after the log exists and may be reloaded. The zero value and
+// nil hide nothing. It is safe for concurrent use.
 type Secrets struct {
 	mu    sync.RWMutex
 	known []string
 }
 
-// Add makes the log hide more.
+// Add adds values to hide.
 func (s *Secrets) Add(values ...string) {
 	if s == nil {
 		return
@@ -45,16 +45,15 @@ func (s *Secrets) all() []string {
 	return s.known
 }
 
-// hide returns a text without secrets.
 func (s *Secrets) hide(text string) string { return providers.HideSecrets(text, s.all()) }
 
-// Hidden returns an error whose text has no secrets, as the end of a program prints it.
+// Hidden returns err with the secrets removed from its text.
 func (s *Secrets) Hidden(err error) error {
 	return providers.HideInError(err, s.all())
 }
 
 // SecretsOf returns the secrets of a configuration, except those of its providers, which
-// [providers.Registry.Secrets] knows. The id of an access key is none.
+// [providers.Registry.Secrets] returns. The id of an access key is not a secret.
 func SecretsOf(conf *config.Server) []string {
 	found := []string{conf.Bucket.SecretKey, conf.Auth.Bearer}
 	if c := conf.Events.ClickHouse; c != nil {
@@ -84,8 +83,8 @@ func SecretsOf(conf *config.Server) []string {
 	return found
 }
 
-// hiding is a handler that hides secrets in what it hands on. A value that is neither
-// text nor an error, and would be written with a secret in it, is handed on as text.
+// hiding is a handler that redacts secrets. A value that is neither text nor an error is passed on as
+// text if its encoding contains a secret.
 type hiding struct {
 	secrets *Secrets
 	next    slog.Handler
@@ -145,10 +144,11 @@ func (h *hiding) attr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: h.secrets.hide(a.Key), Value: v}
 }
 
-// filtered returns a logger that suppresses the records of an outage of the bucket, as soon as a runtime watches one.
+// filtered returns a logger that suppresses the records of a bucket outage once a runtime watches the
+// bucket.
 func filtered(h slog.Handler) *slog.Logger { return slog.New(outage.NewHandler(h)) }
 
-// NewLogger returns the log of a server, which holds none of the secrets.
+// NewLogger returns the logger of a server, which redacts the secrets.
 func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: devlog.Seconds}
 	if quiet {
@@ -157,7 +157,7 @@ func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog
 	switch format {
 	case "text":
 		return filtered(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
-	case "dev": // for who wrote the agents
+	case "dev": // for authors of agents
 		return filtered(&hiding{hidden, devlog.New(out, opts.Level)}), nil
 	case "json":
 		return filtered(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil

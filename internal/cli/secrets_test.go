@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// saying is a value that says itself what it is.
+// saying is a value with a String method.
 type saying struct{ text string }
 
 func (s saying) LogValue() slog.Value { return slog.GroupValue(slog.String("text", s.text)) }
@@ -50,7 +50,7 @@ func TestLogHidesSecrets(t *testing.T) {
 	}
 }
 
-// TestDurationsInLogs: a duration is text in seconds in each format, wherever it stands.
+// Every format writes a duration as text in seconds.
 func TestDurationsInLogs(t *testing.T) {
 	for _, format := range []string{"text", "json", "dev"} {
 		for d, want := range map[time.Duration]string{

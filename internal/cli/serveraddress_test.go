@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/providers/openairesponses"
 )
 
-// lastHost records the host of the last request, and refuses all but those for a token.
+// lastHost records the host of the last request and rejects all but token requests.
 type lastHost struct{ host string }
 
 func (l *lastHost) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -29,8 +29,8 @@ func (l *lastHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("not sent")
 }
 
-// TestServerAddressIsCalled calls a model of each format of each provider of the catalog:
-// what events report as the server is the host that gets the request.
+// For a model of each format of each provider, the server that events report is the host that gets the
+// request.
 func TestServerAddressIsCalled(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"https://api.openai.com/auth":{"chatgpt_account_id":"a"}}`))
 	common := map[string]string{
@@ -91,7 +91,7 @@ func TestServerAddressIsCalled(t *testing.T) {
 					t.Errorf("%s: events report the server %q, the request went to %q (%v)", m.Spec(), server, seen.host, failure)
 				}
 			}
-			// Models of one provider whose base URL nothing names cannot be called.
+			// One provider has no default base URL, so its models cannot be called.
 			if called != len(done)-1 {
 				t.Errorf("%d of %d kinds of models were called, want all but 1", called, len(done))
 			}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Number writes a count with commas, and nothing for none.
+// Number formats a count with commas, and 0 as "-".
 func Number(n int64) string {
 	if n == 0 {
 		return "-"
@@ -23,7 +23,7 @@ func Grouped(n int64) string {
 	return s
 }
 
-// Dollars writes a cost.
+// Dollars formats a cost.
 func Dollars(c float64) string {
 	switch {
 	case c == 0:
@@ -38,7 +38,7 @@ func Dollars(c float64) string {
 	return fmt.Sprintf("$%.4f", c)
 }
 
-// Took writes a duration of milliseconds with the unit that suits it.
+// Took formats a duration in milliseconds with a suitable unit.
 func Took(ms int64) string {
 	switch d := time.Duration(ms) * time.Millisecond; {
 	case d < time.Second:
@@ -51,7 +51,7 @@ func Took(ms int64) string {
 	return fmt.Sprintf("%dh %02dm", ms/3_600_000, ms/60_000%60)
 }
 
-// OneLine is a text on one line of at most max runes, without what would change a terminal.
+// OneLine returns s on one line of at most max runes, without control characters.
 func OneLine(s string, max int) string {
 	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {
@@ -65,7 +65,7 @@ func OneLine(s string, max int) string {
 	return s
 }
 
-// Count writes a number with its noun.
+// Count formats a number with its noun.
 func Count(n int64, noun string) string {
 	switch {
 	case n == 1:

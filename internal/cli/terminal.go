@@ -15,23 +15,22 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is the standard output or error of the program. What models and clients say
-// reaches it, and must not move the cursor, change a title or turn text around: of
-// control characters it passes on line ends and tabs alone, and writes the others, and
-// the characters that override the direction of text, as JSON would: \u001b. So lines of
-// JSON say what they said. It judges characters one by one, so it is all the same to it
-// how they are spread over writes. It is safe for concurrent use.
+// terminal filters the standard output or error of the program. Text of models and clients must not
+// move the cursor, change a title or reverse the direction of text. It passes line ends and tabs.
+// Other control characters and direction overrides are written as in JSON: \u001b. So a line of JSON
+// keeps its meaning. It filters character by character, so the boundaries of writes do not matter. It
+// is safe for concurrent use.
 type terminal struct {
 	mu   sync.Mutex
 	out  io.Writer
-	held []byte                // of the last write: the beginning of a character, or a carriage return
-	err  atomic.Pointer[error] // the first of out, unless its reader has gone
+	held []byte                // rest of the last write: an incomplete character or a carriage return
+	err  atomic.Pointer[error] // first write error of out, unless its reader has gone
 }
 
 func newTerminal(out io.Writer) *terminal { return &terminal{out: out} }
 
-// Clean returns a writer of what models and clients say to a terminal, as the standard output
-// of the program is.
+// Clean returns a writer that filters text of models and clients as the standard output of the program
+// does.
 func Clean(out io.Writer) io.Writer { return newTerminal(out) }
 
 // Write implements io.Writer.
@@ -58,7 +57,7 @@ func (t *terminal) Write(p []byte) (_ int, err error) {
 		case !utf8.FullRune(text), string(text) == "\r":
 			t.held = append(t.held, text...)
 			size = len(text)
-		case r == '\r' && text[1] == '\n': // It ends a line.
+		case r == '\r' && text[1] == '\n': // line end
 		case r == utf8.RuneError && size == 1:
 			clean = utf8.AppendRune(clean, utf8.RuneError)
 		case steers(r):
@@ -74,8 +73,8 @@ func (t *terminal) Write(p []byte) (_ int, err error) {
 	return len(p), nil
 }
 
-// failed is the first error of a write: what prints bit by bit looks at none. That somebody has
-// read enough is none, and a write under way, which may be stuck, is not waited for.
+// failed returns the first write error, which incremental printing does not check. A closed pipe is
+// not an error. failed does not wait for a write in progress, which may be stuck.
 func (t *terminal) failed() error {
 	if err := t.err.Load(); err != nil {
 		return *err
@@ -83,21 +82,20 @@ func (t *terminal) failed() error {
 	return nil
 }
 
-// steers reports whether a character tells a terminal what to do rather than what to
-// show.
+// steers reports whether a character controls the terminal.
 func steers(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// input is the standard input of the program. Its reads end with ended: nothing else ends one at
-// a terminal, or of a pipe that nobody closes, once signals no longer end the process.
+// input is the standard input of the program. Its reads end when ended is closed. Once signals no
+// longer end the process, nothing else ends a read from a terminal or an open pipe.
 type input struct {
-	ended <-chan struct{} // of the context of the program
+	ended <-chan struct{} // closed with the context of the program
 	file  *os.File
 }
 
-// Read implements io.Reader. One that was cut off goes on until the process ends, and keeps
-// what it gets.
+// Read implements io.Reader. An interrupted read continues in the background until the process ends,
+// and its data is kept.
 func (i *input) Read(p []byte) (int, error) {
 	own := make([]byte, len(p))
 	var n int
@@ -115,7 +113,7 @@ func (i *input) Read(p []byte) (int, error) {
 	}
 }
 
-// File is the file below a writer or a reader, nil if there is none.
+// File returns the file below a writer or a reader, nil if there is none.
 func File(v any) *os.File {
 	switch below := v.(type) {
 	case *terminal:
@@ -127,7 +125,7 @@ func File(v any) *os.File {
 	return f
 }
 
-// sameFile reports whether two streams are one file, as behind "2>&1".
+// sameFile reports whether two streams are one file, as with "2>&1".
 func sameFile(a, b any) bool {
 	f, g := File(a), File(b)
 	if f == nil || g == nil {
@@ -147,7 +145,7 @@ func IsTerminal(stream any) bool {
 	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is how many characters a line of a terminal has, 0 for what is none.
+// Width returns the width of a terminal in characters, 0 if the stream is not a terminal.
 func Width(stream any) int {
 	if !IsTerminal(stream) {
 		return 0
@@ -159,8 +157,8 @@ func Width(stream any) int {
 	return w
 }
 
-// Coloured reports whether a stream is a terminal that may be told to change colours:
-// NO_COLOR forbids it, and TERM=dumb cannot.
+// Coloured reports whether a stream is a terminal that accepts colours. NO_COLOR and TERM=dumb disable
+// them.
 func Coloured(stream any) bool {
 	return IsTerminal(stream) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -66,7 +66,6 @@ func FuzzTerminal(f *testing.F) {
 	})
 }
 
-// TestInputEndsWithItsContext, and not with what is written to it alone.
 func TestInputEndsWithItsContext(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -8,23 +8,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// variables are the flags that a variable gives where the command line does not: what a
-// unit file or an image sets. PARLEY_LOG_FORMAT is --log-format. What a flag has a command
-// do is no variable's.
+// variables lists the flags that an environment variable can set if the command line does not, for
+// unit files and images. For example, PARLEY_LOG_FORMAT sets --log-format. Flags that change the
+// action of a command have no variable.
 func variables() []string { return []string{"config", "data", "listen", "log-format"} }
 
-// Variable is the environment variable of a flag.
+// Variable returns the environment variable of a flag.
 func Variable(flag string) string {
 	return "PARLEY_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromVariables gives a command the flags that variables set. A flag that excludes one of
-// the command line is left out.
+// fromVariables sets flags of a command from variables. It skips a flag that excludes one of the
+// command line.
 func fromVariables(cmd *cobra.Command, env func(string) (string, bool)) error {
 	for _, name := range variables() {
 		value, _ := env(Variable(name))
 		f := cmd.Flags().Lookup(name)
-		// The same word may name something else: --data of send is what an agent is handed.
+		// A flag of the same name may have another meaning: --data of send is the initial data.
 		if f == nil || f.Value.Type() != "string" || f.Changed || value == "" || excluded(cmd, name) {
 			continue
 		}
@@ -35,7 +35,7 @@ func fromVariables(cmd *cobra.Command, env func(string) (string, bool)) error {
 	return nil
 }
 
-// excluded reports whether a flag that is set excludes another one.
+// excluded reports whether a set flag excludes the named one.
 func excluded(cmd *cobra.Command, name string) bool {
 	for _, group := range cmd.Flags().Lookup(name).Annotations[exclusiveGroups] {
 		if slices.ContainsFunc(strings.Fields(group), cmd.Flags().Changed) {

@@ -6,8 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestVariables: what the command line says goes before a variable, and a variable is that
-// of few flags.
+// The command line overrides a variable, and only a few flags have one.
 func TestVariables(t *testing.T) {
 	env := map[string]string{"PARLEY_CONFIG": "v.yaml", "PARLEY_DATA": "v", "PARLEY_LOG_FORMAT": "json", "PARLEY_WRITE": "true", "PARLEY_LISTEN": ""}
 	for name, tt := range map[string]struct {

@@ -15,14 +15,15 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// module is the path of this one: an author's program has it as a dependency.
+// module is the path of this module, which is a dependency of an author's program.
 const module = "github.com/parleyrun/parley"
 
-// stamped is the version of the linked program, which may be an author's. The linker sets it where the build
-// has no repository, as in an image: -ldflags "-X github.com/parleyrun/parley/internal/cli.stamped=v1.2.3".
+// stamped is the version of the linked program, which may be an author's. The linker sets it in builds
+// without a repository, for example of an image: -ldflags "-X
+// github.com/parleyrun/parley/internal/cli.stamped=v1.2.3".
 var stamped string
 
-// shortCommit is how many digits of a commit are shown, as many as Go puts into a version.
+// shortCommit is the number of printed digits of a commit, as in Go's pseudo-versions.
 const shortCommit = 12
 
 func versionCommand() *cobra.Command {
@@ -45,13 +46,13 @@ func versionLine() string {
 	return line
 }
 
-// buildInfo returns the build information of the process with the stamped version in place of its own.
+// buildInfo returns the build information of the process, with the stamped version.
 func buildInfo() *debug.BuildInfo {
 	info, _ := debug.ReadBuildInfo()
 	return stamp(info, stamped)
 }
 
-// stamp returns build information whose main module has a version; "" leaves info as it is.
+// stamp sets the version of the main module; "" leaves info unchanged.
 func stamp(info *debug.BuildInfo, version string) *debug.BuildInfo {
 	if version == "" {
 		return info
@@ -64,17 +65,17 @@ func stamp(info *debug.BuildInfo, version string) *debug.BuildInfo {
 	return &out
 }
 
-// Version is what the build says about Parley: a release, or the time and the commit of a
-// checkout; "devel" where it says nothing, as of go run.
+// Version returns the version of Parley: a release, or the time and commit of a checkout. It is
+// "devel" if the build has neither, as with go run.
 func Version() string {
 	return BuildOf(buildInfo()).Version
 }
 
-// maxSoftware bounds [SoftwareVersion] in bytes, as the list of members does.
+// maxSoftware bounds [SoftwareVersion] in bytes, like the list of members.
 const maxSoftware = 256
 
-// SoftwareVersion is [Version] with the commit and its date, as far as the build has them. For an author's
-// program the version of that comes first, so that a rolling upgrade of the program shows in the list of members.
+// SoftwareVersion returns [Version] with commit and date if known. In an author's program it begins
+// with the version of that program, so that a rolling upgrade is visible in the list of members.
 func SoftwareVersion() string { return softwareOf(buildInfo()) }
 
 func softwareOf(info *debug.BuildInfo) string {
@@ -85,7 +86,7 @@ func softwareOf(info *debug.BuildInfo) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxSoftware)], "")
 }
 
-// revision is the version of the main module, or its commit if it has none.
+// revision returns the version of the main module, or its commit if it has none.
 func revision(info *debug.BuildInfo) string {
 	v := version(info.Main)
 	for _, s := range info.Settings {
@@ -96,20 +97,20 @@ func revision(info *debug.BuildInfo) string {
 	return v
 }
 
-// Build is where a program comes from. Fields are "" where the build does not say it.
+// Build describes the origin of a program. Fields that the build does not record are "".
 type Build struct {
 	Version string
 	Commit  string
-	Date    string // of the commit, as 2006-01-02
-	// Modified says that the checkout had changes beside the commit.
+	Date    string // date of the commit, as 2006-01-02
+	// Modified reports uncommitted changes.
 	Modified bool
 }
 
-// pseudo is the end of a version that Go has made of a commit.
+// pseudo matches the suffix of a pseudo-version.
 var pseudo = regexp.MustCompile(`[-.](\d{8})\d{6}-([0-9a-f]{12})(\+[a-z]+)*$`)
 
-// BuildOf reads what the build says about Parley, as the program or as its dependency; nil
-// says nothing.
+// BuildOf reads the origin of Parley from build information, as the main module or a dependency. info
+// may be nil.
 func BuildOf(info *debug.BuildInfo) Build {
 	if info == nil {
 		return Build{Version: "devel"}
@@ -152,7 +153,7 @@ func version(m debug.Module) string {
 	return cmp.Or(m.Version, "devel")
 }
 
-// String writes a version and what it does not say by itself.
+// String returns the version, with the fields that it does not contain in parentheses.
 func (b Build) String() string {
 	var more []string
 	if b.Commit != "" {

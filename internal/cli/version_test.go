@@ -33,8 +33,8 @@ func TestBuildSaysWhereItComesFrom(t *testing.T) {
 	}
 }
 
-// TestSoftwareIsTheStampedProgram: the version that the linker sets goes before the one of the repository, and an
-// author's program shows its own version and that of Parley, so that nodes of two builds differ.
+// The version set by the linker overrides that of the repository. An author's program reports its own
+// version and that of Parley, so that nodes of two builds differ.
 func TestSoftwareIsTheStampedProgram(t *testing.T) {
 	own := &debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}
 	dep := []*debug.Module{{Path: module, Version: "v1.2.3"}}

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
-// treeFlag is the help of the flag that extends an abort.
+// treeFlag is the help of the flag that extends an abort to dispatched work.
 const treeFlag = "abort what it has dispatched to other conversations and runs, too, and what these have dispatched"
 
 func abortCommand() *cobra.Command {
@@ -35,8 +35,7 @@ func abortCommand() *cobra.Command {
 	return cmd
 }
 
-// abort asks once, and the client does not repeat it: that could end a message that
-// was sent in between.
+// abort sends one request without retries: a retry could abort a message that was sent in between.
 func abort(ctx context.Context, login *converse.AccessFlags, rawURL string, tree bool, out, errOut io.Writer) error {
 	at, err := converse.ParseURL(rawURL)
 	if err != nil {
@@ -60,7 +59,7 @@ func abort(ctx context.Context, login *converse.AccessFlags, rawURL string, tree
 	return printAborted(out, done)
 }
 
-// aborter is a conversation, or a run.
+// aborter is a conversation or a run.
 type aborter interface {
 	Abort(context.Context) (bool, error)
 	AbortTree(context.Context) (conversation.TreeAborted, error)
@@ -79,7 +78,6 @@ func abortOf(ctx context.Context, c aborter, tree bool) (done conversation.TreeA
 	return done, err
 }
 
-// printAborted prints the outcome of an abort.
 func printAborted(out io.Writer, done conversation.TreeAborted) error {
 	text := "nothing to abort"
 	switch n := done.Conversations; {

@@ -12,7 +12,6 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// TestAbortCommand aborts a long answer, and then nothing.
 func TestAbortCommand(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	at := n.Base + "/a%2Fb"
@@ -23,7 +22,7 @@ func TestAbortCommand(t *testing.T) {
 			t.Errorf("exit %d, %q, %q; want %q", code, out, errOut, want)
 		}
 	}
-	wantSaid("nothing to abort\n") // nobody has said anything
+	wantSaid("nothing to abort\n") // the conversation has no message yet
 	code, out, errOut := program.Output(t, "send", "--no-wait", "--key", "k", at, "long 10000")
 	var r clitest.Receipt
 	if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {

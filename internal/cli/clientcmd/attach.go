@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/client"
 )
 
-// attachments are pictures of files, which are read while they are sent.
+// attachments opens image files, which are read while they are sent.
 func attachments(names []string) ([]client.Attachment, error) {
 	var list []client.Attachment
 	for _, name := range names {
@@ -28,13 +28,13 @@ func attachments(names []string) ([]client.Attachment, error) {
 	return list, nil
 }
 
-// pictureType finds out by its first bytes what a file is.
+// pictureType detects the media type of a file from its first bytes.
 func pictureType(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", fmt.Errorf("%w; name a picture that is there", err)
 	}
-	defer f.Close() // It was only read.
+	defer f.Close() // read only
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return "", fmt.Errorf("%s is a folder; name a picture in it", name)
 	}

@@ -1,5 +1,6 @@
-// Package clientcmd has the commands that talk to a conversation of a server, which are send,
-// signal, tail and abort, and to a run of a workflow, which are those of runs. They are clients, and know nothing of a node.
+// Package clientcmd has the commands that are clients of a server. The commands send, signal, tail and
+// abort call a conversation, and the commands below runs call a run of a workflow. They share no code
+// with a node.
 package clientcmd
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// Commands are those of this room.
+// Commands returns the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{sendCommand(), signalCommand(), tailCommand(), abortCommand(), runsCommand(p)}
 }

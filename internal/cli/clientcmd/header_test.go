@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// talking are the commands that call a server, with their arguments.
+// talking lists the commands that call a server, with their arguments.
 func talking(base string) [][]string {
 	run := base + "/runs/run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	return [][]string{
@@ -20,7 +20,6 @@ func talking(base string) [][]string {
 	}
 }
 
-// TestHeaderFlag: each command sends the headers of --header with its requests.
 func TestHeaderFlag(t *testing.T) {
 	var lock sync.Mutex
 	var got []http.Header
@@ -47,8 +46,8 @@ func TestHeaderFlag(t *testing.T) {
 	}
 }
 
-// TestHeaderFlagMistakes: a header that is malformed or reserved is a wrong command line. Nothing
-// is requested, and the value, which may be a credential, is not printed.
+// A malformed or reserved header is a usage error: no request is sent, and the value, which may be a
+// credential, is not printed.
 func TestHeaderFlagMistakes(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request is sent") }))
 	defer server.Close()
@@ -82,7 +81,7 @@ func TestHeaderFlagMistakes(t *testing.T) {
 	}
 }
 
-// TestHeaderFlagRedirect: another host gets none of the headers.
+// A redirect to another host sends none of the headers.
 func TestHeaderFlagRedirect(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the other host gets a request") }))
 	defer other.Close()

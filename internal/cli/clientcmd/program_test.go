@@ -12,15 +12,14 @@ import (
 	"github.com/parleyrun/parley/internal/cli/server"
 )
 
-// program has what these tests run.
 var program = clitest.New(Commands, server.Commands)
 
-// withNightly is the variable that has the program bring a workflow along.
+// withNightly is the variable that adds a workflow to the program.
 const withNightly = "PARLEY_TEST_NIGHTLY"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(withNightly) != "" {
-		program.Brings.Workflows = []agent.AnyWorkflow{nightly()}
+		program.Own.Workflows = []agent.AnyWorkflow{nightly()}
 	}
 	program.Main(m)
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
-// devServer is where "parley dev" serves.
+// devServer is the default address of "parley dev".
 const devServer = "http://127.0.0.1:5173"
 
-// runsConfig is what the commands of "parley runs" are told.
+// runsConfig holds the flags of "parley runs".
 type runsConfig struct {
 	server     string
 	login      converse.AccessFlags
@@ -156,7 +156,7 @@ func (cfg *runsConfig) flags(cmd *cobra.Command) {
 	cfg.login.Add(cmd)
 }
 
-// takes bounds the arguments of a command.
+// takes limits the number of arguments of a command.
 func takes(command string, least, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if least <= len(args) && len(args) <= most {
@@ -166,7 +166,7 @@ func takes(command string, least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// inputOf reads what a run is begun with.
+// inputOf reads the input of a new run.
 func inputOf(given string, in io.Reader) (json.RawMessage, error) {
 	from, raw := "--input", []byte(given)
 	var err error
@@ -188,7 +188,8 @@ func inputOf(given string, in io.Reader) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// at is the server of a workflow or a run, and its name there. kind is the segment before that in a URL.
+// at returns the server of a workflow or a run, and its name there. kind is the path segment before
+// the name in a URL.
 func (cfg *runsConfig) at(given, kind string) (server *url.URL, name string, err error) {
 	what := map[string]string{"workflows": "a workflow", "runs": "a run"}[kind]
 	base, name := cfg.server, given
@@ -212,7 +213,7 @@ func (cfg *runsConfig) at(given, kind string) (server *url.URL, name string, err
 	return server, name, nil
 }
 
-// target is the workflow or the run of an argument, at its server.
+// target is the workflow or the run that an argument names.
 type target struct {
 	name   string
 	access converse.Access
@@ -228,7 +229,7 @@ func (cfg *runsConfig) target(given, kind string, errOut io.Writer) (*target, er
 	return &target{name, access, &converse.Notices{At: server, ErrOut: errOut}}, err
 }
 
-// reach does something at the server, if that is there.
+// reach calls do with a client of the server.
 func (t *target) reach(ctx context.Context, do func(ctx context.Context, runs *client.Runs) error) error {
 	return t.notes.Reach(ctx, func(ctx context.Context, retrying func(error)) error {
 		o := t.access.Options()
@@ -241,14 +242,14 @@ func (t *target) reach(ctx context.Context, do func(ctx context.Context, runs *c
 	})
 }
 
-// run does something with a run.
+// run calls do with a client of the run.
 func (t *target) run(ctx context.Context, do func(ctx context.Context, run *client.Run) error) error {
 	return t.reach(ctx, func(ctx context.Context, runs *client.Runs) error {
 		return do(ctx, runs.Run(conversation.RunID(t.name)))
 	})
 }
 
-// explained is an error of a client as a user reads it.
+// explained rewrites an error of the client for the user.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted")}
@@ -256,7 +257,7 @@ func explained(ctx context.Context, err error) error {
 	return converse.Readable(err)
 }
 
-// start begins a run, and waits for its end if that is asked for.
+// start begins a run, and waits for its end with --wait.
 func (cfg *runsConfig) start(ctx context.Context, given string, input json.RawMessage, out, errOut io.Writer) error {
 	t, err := cfg.target(given, "workflows", errOut)
 	if err != nil {
@@ -301,7 +302,7 @@ func (cfg *runsConfig) start(ctx context.Context, given string, input json.RawMe
 	return exitOf(status, cfg.json)
 }
 
-// exitOf is the exit code of a run that has ended, with what went wrong unless that was said.
+// exitOf returns the exit code of an ended run as an error, without a text if said is true.
 func exitOf(status *client.RunStatus, said bool) error {
 	var failed *client.RunError
 	if !errors.As(status.Err(), &failed) {
@@ -390,7 +391,7 @@ func (cfg *runsConfig) signal(ctx context.Context, given, name, value string, ou
 	return err
 }
 
-// abort asks once, as the client does.
+// abort sends one request without retries.
 func (cfg *runsConfig) abort(ctx context.Context, given string, tree bool, out, errOut io.Writer) error {
 	t, err := cfg.target(given, "runs", errOut)
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// startNightly starts a server with the workflow, and returns where it is.
+// startNightly starts a server with the workflow and returns its address.
 func startNightly(t *testing.T) string {
 	n := program.With(withNightly+"=1").StartDev(t, t.TempDir())
 	at, _, _ := strings.Cut(n.Base, "/workflows/")
 	return at
 }
 
-// times stand in what is printed.
+// times matches times and run ids in the output.
 var times = regexp.MustCompile(`\d+(\.\d+)? m?s\b|\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|run_[0-9A-Z]{26}`)
 
-// TestRuns starts a run, looks at it, follows it, and tells it what it waits for.
+// TestRuns starts, reads, follows and signals a run.
 func TestRuns(t *testing.T) {
 	at := startNightly(t)
 	file := filepath.Join(t.TempDir(), "day.json")
@@ -76,7 +76,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// followed is what following a run prints, until it has printed something: then somebody interrupts it.
+// followed returns the output of following a run, which it interrupts once until is printed.
 func followed(t *testing.T, at, until string) string {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
@@ -94,7 +94,7 @@ func followed(t *testing.T, at, until string) string {
 	return out.String()
 }
 
-// TestRunsOutcomes: the exit code is that of the run, and what cannot be is told.
+// The exit code is that of the run, and impossible requests are reported.
 func TestRunsOutcomes(t *testing.T) {
 	at := startNightly(t)
 	begin := func(args ...string) (int, string, string) {
@@ -131,7 +131,6 @@ func TestRunsOutcomes(t *testing.T) {
 	}
 }
 
-// TestRunsComplete completes the workflows of the program.
 func TestRunsComplete(t *testing.T) {
 	p := &cli.Program{}
 	p.Workflows = append(p.Workflows, nightly())
@@ -141,7 +140,6 @@ func TestRunsComplete(t *testing.T) {
 	}
 }
 
-// TestFit cuts what is said to a terminal to its lines.
 func TestFit(t *testing.T) {
 	for in, want := range map[string]string{"short": "short", strings.Repeat("long ", 10): "long long…", "two\nlines": "two lines"} {
 		if got := fit(in, 10); got != want || fit(in, 0) != in {

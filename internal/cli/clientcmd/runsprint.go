@@ -20,7 +20,7 @@ func printJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// resultText is a result for a person: a text as it is, anything else as JSON.
+// resultText formats a result: text as it is, any other value as JSON.
 func resultText(result json.RawMessage) string {
 	var text string
 	if bytes.HasPrefix(result, []byte(`"`)) && json.Unmarshal(result, &text) == nil {
@@ -29,7 +29,8 @@ func resultText(result json.RawMessage) string {
 	return string(result)
 }
 
-// printStatus says how a run stands, in lines that fit a narrow terminal but for what its function was told and has said.
+// printStatus prints the state of a run. Its lines fit a narrow terminal, except the input and output
+// of the function.
 func printStatus(out io.Writer, s *client.RunStatus) error {
 	state := string(s.State)
 	if s.Ended() {
@@ -58,7 +59,7 @@ func moment(t conversation.Time) string {
 	return time.UnixMilli(int64(t)).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// fit cuts a text to a line of so many characters, unless it goes to no terminal.
+// fit truncates a text to width characters; 0 (no terminal) truncates nothing.
 func fit(s string, width int) string {
 	if width <= 0 {
 		return s
@@ -66,7 +67,7 @@ func fit(s string, width int) string {
 	return cli.OneLine(s, max(width, 10))
 }
 
-// eventPrinter prints the events of a run, below the day of each.
+// eventPrinter prints the events of a run, grouped by day.
 type eventPrinter struct {
 	out   io.Writer
 	json  bool
@@ -90,7 +91,7 @@ func (p *eventPrinter) event(e client.RunEvent) error {
 	return err
 }
 
-// eventText says what has happened.
+// eventText describes an event.
 func eventText(e client.RunEvent) string {
 	var v struct {
 		Workflow   string           `json:"workflowName"`
@@ -102,7 +103,7 @@ func eventText(e client.RunEvent) string {
 		Error      *client.RunError `json:"error"`
 		DurationMs int64            `json:"durationMs"`
 	}
-	_ = json.Unmarshal(e.JSON, &v) // what an event lacks is left out
+	_ = json.Unmarshal(e.JSON, &v) // missing fields are omitted
 	switch e.Type {
 	case "run_start":
 		return v.Workflow + " begins with " + string(v.Input)
@@ -121,7 +122,7 @@ func eventText(e client.RunEvent) string {
 	return e.Type + " " + string(e.JSON)
 }
 
-// dataText says what a run waits for, or which data it has written.
+// dataText describes a wait of a run, or data that it has written.
 func dataText(name string, data json.RawMessage) string {
 	var wait struct{ Name, State string }
 	if strings.HasPrefix(name, "wait-") && json.Unmarshal(data, &wait) == nil {

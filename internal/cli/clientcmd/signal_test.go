@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// TestSignalCommand keeps a signal, says it again under its key, and comes too late with another.
+// TestSignalCommand sends a signal, repeats it under its key, and sends another one too late.
 func TestSignalCommand(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	at := n.Base + "/signalled"

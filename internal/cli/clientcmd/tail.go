@@ -36,7 +36,7 @@ func tailCommand() *cobra.Command {
 	return cmd
 }
 
-// oneURL takes a conversation URL as the only argument of a command.
+// oneURL requires a conversation URL as the only argument.
 func oneURL(command string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -71,7 +71,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 		var refused *client.Error
 		switch {
 		case errors.Is(err, context.Canceled):
-			return nil // interrupting is how a tail ends
+			return nil // an interrupt is the normal end of a tail
 		case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
 			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), converse.Readable(err))
 		case err != nil:
@@ -81,5 +81,5 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 			p.Chunk(chunk)
 		}
 	}
-	return nil // not reached: it ends with an error
+	return nil // unreachable: the stream ends with an error
 }

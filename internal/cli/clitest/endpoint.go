@@ -12,17 +12,16 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Endpoint is a store behind a network, as an operator has it, and its bucket.
+// Endpoint is an S3 endpoint with a bucket, as an operator configures it.
 type Endpoint struct {
 	Address string
 	Bucket  storage.Bucket
-	Line    string // of a configuration
+	Line    string // bucket line of a configuration
 
-	probes waiting.Log // Requests below probe/.
+	probes waiting.Log // requests below probe/
 }
 
-// NewEndpoint serves a store. Changed requests are those of a proxy before it; nil
-// changes nothing.
+// NewEndpoint serves a store. change, if not nil, modifies each request as a proxy would.
 func NewEndpoint(t *testing.T, change func(*http.Request)) *Endpoint {
 	t.Helper()
 	store := NewStore(t)
@@ -43,8 +42,8 @@ func NewEndpoint(t *testing.T, change func(*http.Request)) *Endpoint {
 	return e
 }
 
-// Take returns the requests below probe/ since the last call, a line each.
+// Take returns the requests below probe/ since the last call, one per line.
 func (e *Endpoint) Take() string { return e.probes.Take() }
 
-// DropCondition is a proxy that does not pass on what makes a create one.
+// DropCondition removes the condition of a conditional create, as a broken proxy would.
 func DropCondition(r *http.Request) { r.Header.Del("If-None-Match") }

@@ -31,7 +31,7 @@ func Keys(t *testing.T, b storage.Bucket, prefix string) []string {
 	return all
 }
 
-// OnFolder opens the bucket of a folder for as long as look runs.
+// OnFolder opens the bucket of a folder while look runs.
 func OnFolder(t *testing.T, dir string, look func(storage.Bucket)) {
 	t.Helper()
 	store, err := local.Open(dir, nil)
@@ -46,7 +46,7 @@ func OnFolder(t *testing.T, dir string, look func(storage.Bucket)) {
 	look(store)
 }
 
-// WithoutKeys empties the variables that hold keys, or name other servers.
+// WithoutKeys clears the environment variables that hold keys or base URLs.
 func WithoutKeys(t *testing.T) {
 	t.Helper()
 	t.Setenv("OPENAI_BASE_URL", "")
@@ -67,20 +67,20 @@ func WithoutKeys(t *testing.T) {
 	}
 }
 
-// Photo returns n bytes of anything.
+// Photo returns n pseudo-random bytes.
 func Photo(n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{7}).Read(b) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(b) // never fails
 	return b
 }
 
-// JSONType is the media type of messages, Hello is one.
+// JSONType is the media type of messages, and Hello is a message.
 const (
 	JSONType = "application/json"
 	Hello    = `{"kind":"user","body":"hello"}`
 )
 
-// NewStore returns a bucket's backend that outlives the stacks over it.
+// NewStore returns a backend that outlives the stacks over it.
 func NewStore(t *testing.T) *local.Store {
 	return waiting.ToClose(t, local.NewMemory())
 }
@@ -98,8 +98,8 @@ func Into[T any](t *testing.T, text string) T {
 //go:embed testdata/events.jsonl
 var files embed.FS
 
-// Events is a submission with a tool, an attempt that was lost and a model that failed
-// first, and one that failed for good.
+// Events returns the events of two submissions: one with a tool, a lost attempt and a retried model
+// call, and one that failed.
 func Events(t *testing.T) (list []observability.Event) {
 	t.Helper()
 	lines, err := files.ReadFile("testdata/events.jsonl")
@@ -112,13 +112,13 @@ func Events(t *testing.T) (list []observability.Event) {
 	return list
 }
 
-// Refusal is the member error of an answer of the protocol.
+// Refusal is the member error of a response of the protocol.
 type Refusal struct {
 	Type, Message, Details, Ref, Dev string
 	Meta                             map[string]any
 }
 
-// Write makes a file and returns its name.
+// Write creates a file in a temporary folder and returns its name.
 func Write(t *testing.T, name, content string) string {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -127,7 +127,7 @@ func Write(t *testing.T, name, content string) string {
 	return name
 }
 
-// EchoConfig is a configuration on a free port with more lines on top.
+// EchoConfig writes a configuration with a free port, preceded by more lines.
 func EchoConfig(t *testing.T, dir string, more ...string) string {
 	t.Helper()
 	return Write(t, filepath.Join(dir, "parley.yaml"), strings.Join(more, "\n")+`
@@ -140,7 +140,7 @@ agents:
 `)
 }
 
-// DirBucket is the line of a configuration that keeps conversations in a folder data of dir.
+// DirBucket returns the bucket line of a configuration for the folder data of dir.
 func DirBucket(dir string) string {
 	return fmt.Sprintf("bucket: {dir: %q}", filepath.Join(dir, "data"))
 }

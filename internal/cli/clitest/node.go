@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// Timeout bounds what a test waits for; it only matters when it fails.
+// Timeout bounds the waits of tests. It only matters when a test fails.
 const Timeout = waiting.Limit
 
 // Node is a running "parley dev" or "parley serve".
@@ -19,12 +19,12 @@ type Node struct {
 	Cmd  *exec.Cmd
 	Base string // URL of the agent
 	Logs *waiting.Log
-	done chan struct{} // closed when it was waited for
-	err  error         // what it ended with
+	done chan struct{} // closed after the process was reaped
+	err  error         // result of Wait
 }
 
-// Run starts the process of a node, which is killed when the test ends. What it prints to
-// a standard error of its own is logs.
+// Run starts the process of a node and kills it when the test ends. Its standard error is logged
+// unless cmd sets one.
 func Run(t *testing.T, cmd *exec.Cmd) *Node {
 	t.Helper()
 	n := &Node{T: t, Cmd: cmd, Logs: &waiting.Log{}, done: make(chan struct{})}
@@ -42,16 +42,16 @@ func Run(t *testing.T, cmd *exec.Cmd) *Node {
 	return n
 }
 
-// Kill ends the process as a power cut would, and waits for it.
+// Kill sends SIGKILL and waits for the process.
 func (n *Node) Kill() { _ = n.End(syscall.SIGKILL) }
 
-// End sends the process a signal, and waits for it: what it returns is how it ended.
+// End sends a signal and returns the result of the process.
 func (n *Node) End(sig os.Signal) error {
-	_ = n.Cmd.Process.Signal(sig) // It may have ended.
+	_ = n.Cmd.Process.Signal(sig) // It may have ended already.
 	return n.Wait()
 }
 
-// Wait waits for the process: what it returns is how it ended.
+// Wait returns the result of the process.
 func (n *Node) Wait() error {
 	waiting.For(n.T, n.done, "the end of the process")
 	return n.err
@@ -66,7 +66,7 @@ func (n *Node) ended() bool {
 	}
 }
 
-// URL is that of a conversation; the id is escaped.
+// URL returns the URL of a conversation with an escaped id.
 func (n *Node) URL(t *testing.T, id string) *url.URL {
 	u, err := url.Parse(n.Base + "/" + id)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package clitest runs commands for the tests of their rooms, and talks to the nodes that
-// they start.
+// Package clitest runs commands for the tests of the command packages, and calls the nodes that they
+// start.
 //
-// A [Program] runs in the process of a test, or as a process of its own: that is the binary
-// of the test, started again, so that nothing is built for it and the test cache knows
-// what a test has run. A test package has one, and its TestMain calls [Program.Main].
+// A [Program] runs in the process of a test or as a process of its own. The process is the test
+// binary, started again. So no other build is needed, and the test cache sees the code that a test
+// ran. A test package has one Program, and its TestMain calls [Program.Main].
 package clitest
 
 import (
@@ -23,43 +23,43 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// asProgram is the variable that has the binary of a test be the program.
+// asProgram is the variable that makes the test binary run the program.
 const asProgram = "PARLEY_TEST_AS_PROGRAM"
 
-// Program is the program with the commands of some rooms.
+// Program is the program with some command sets.
 type Program struct {
-	rooms []cli.Room
-	// Brings is what the program has beside what is ours.
-	Brings cli.Program
-	// File is what is started as a process, by default the binary of the test.
+	sets []cli.CommandSet
+	// Own holds the extensions of the program.
+	Own cli.Program
+	// File is the binary to start, by default the test binary.
 	File string
 	env  []string
 }
 
-// New returns the program with the commands of these rooms.
-func New(rooms ...cli.Room) *Program {
-	return &Program{rooms: rooms, File: os.Args[0]}
+// New returns the program with the given command sets.
+func New(sets ...cli.CommandSet) *Program {
+	return &Program{sets: sets, File: os.Args[0]}
 }
 
-// Root is the program before it has run.
+// Root returns the root command.
 func (p *Program) Root() *cobra.Command {
-	return p.Brings.Root(p.rooms...)
+	return p.Own.Root(p.sets...)
 }
 
-// Main runs the tests, or the program if the process was started as that.
+// Main runs the tests, or the program if asProgram is set.
 func (p *Program) Main(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		p.Brings.Main(p.rooms...)
+		p.Own.Main(p.sets...)
 	}
 	os.Exit(m.Run())
 }
 
 // Run runs the program in this process and returns its exit code.
 func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	return p.Brings.Run(ctx, args, out, errOut, p.rooms...)
+	return p.Own.Run(ctx, args, out, errOut, p.sets...)
 }
 
-// Output runs the program in this process and returns what it printed.
+// Output runs the program in this process and returns its output.
 func (p *Program) Output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx := within(t)
@@ -71,15 +71,14 @@ func (p *Program) Output(t *testing.T, args ...string) (code int, stdout, stderr
 	return code, out.String(), errOut.String()
 }
 
-// within is the context of what a test waits for.
+// within returns a context that expires after [Timeout].
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Serving runs a command in this process until its banner is complete and returns what it
-// printed.
+// Serving runs a command in this process until its banner is complete, and returns its output.
 func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(within(t))
@@ -99,27 +98,27 @@ func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) 
 	return out.String(), errOut.String()
 }
 
-// With is the program with more in the environment of its processes.
+// With returns the program with more environment variables for its processes.
 func (p *Program) With(env ...string) *Program {
 	more := *p
 	more.env = slices.Concat(p.env, env)
 	return &more
 }
 
-// Command is the program as a process that is not started yet.
+// Command returns the program as a process that is not started.
 func (p *Program) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(p.File, args...)
 	cmd.Env = slices.Concat(os.Environ(), p.env, []string{asProgram + "=1"})
 	return cmd
 }
 
-// StartDev starts the program on a data folder and waits until it serves.
+// StartDev starts "parley dev" on a data folder and waits until it serves.
 func (p *Program) StartDev(t *testing.T, data string, args ...string) *Node {
 	t.Helper()
 	return p.Start(t, append([]string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
 }
 
-// Start starts a command that prints a URL first, and waits for that.
+// Start starts a command that prints a URL first, and waits for the URL.
 func (p *Program) Start(t *testing.T, args ...string) *Node {
 	t.Helper()
 	cmd, out := p.Command(args...), &waiting.Log{}
@@ -136,7 +135,7 @@ func (p *Program) Start(t *testing.T, args ...string) *Node {
 	return n
 }
 
-// Certificates makes a folder of "parley cluster certs", which the program must have.
+// Certificates runs "parley cluster certs", which the program must have.
 func (p *Program) Certificates(t *testing.T, dir string, args ...string) config.TLS {
 	t.Helper()
 	code, out, errOut := p.Output(t, append([]string{"cluster", "certs", dir}, args...)...)
@@ -152,7 +151,7 @@ func (p *Program) Certificates(t *testing.T, dir string, args ...string) config.
 	return *conf.Cluster.TLS
 }
 
-// WriterFunc is an io.Writer.
+// WriterFunc is a function that implements io.Writer.
 type WriterFunc func(p []byte) (int, error)
 
 // Write implements io.Writer.

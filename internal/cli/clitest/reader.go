@@ -14,8 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// Reader is a client that resumes from its last offset and checks that nothing
-// comes twice or out of order.
+// Reader is a client that resumes from its last offset and checks order and uniqueness of chunks.
 type Reader struct {
 	t        *testing.T
 	position conversation.Position
@@ -23,13 +22,13 @@ type Reader struct {
 	Chunks   []conversation.Chunk
 }
 
-// NewReader returns one that goes on after an offset.
+// NewReader returns a reader that resumes after an offset.
 func NewReader(t *testing.T, after conversation.Offset) *Reader {
 	return &Reader{t: t, position: conversation.Position{Batch: after, Index: 1 << 30}}
 }
 
-// Until follows a conversation, over one connection, until done says so. It takes whole batches:
-// what comes behind the chunk that is waited for may have come with it, and would not come again.
+// Until follows a conversation over one connection until done returns true. It consumes whole batches,
+// because the chunks after the awaited one are not sent again.
 func (r *Reader) Until(at *url.URL, after conversation.Offset, done func(conversation.Chunk) bool) {
 	r.t.Helper()
 	if slices.ContainsFunc(r.Chunks, done) {
@@ -76,13 +75,14 @@ func (r *Reader) take(c conversation.Chunk) {
 	}
 	r.position = c.Position
 	if c.Type == conversation.ChunkStarted {
-		r.Text.WriteByte(' ') // another step is another part
+		r.Text.WriteByte(' ') // another step begins another part
 	}
 	r.Text.WriteString(c.Delta)
 	r.Chunks = append(r.Chunks, c)
 }
 
-// Offset is where a client resumes: a data frame is the chunks of whole batches.
+// Offset returns the offset at which the client resumes. A data frame holds the chunks of whole
+// batches.
 func (r *Reader) Offset() conversation.Offset { return r.position.Batch }
 
 // History fetches a snapshot.
@@ -108,7 +108,7 @@ func Admitted(t *testing.T, at *url.URL, key, text string) Receipt {
 	return rcpt
 }
 
-// Settled is for [Reader.Until]: the submission is settled.
+// Settled returns a condition for [Reader.Until]: the submission is settled.
 func Settled(id conversation.SubmissionID) func(conversation.Chunk) bool {
 	return func(c conversation.Chunk) bool {
 		_, ok := cli.SettlementOf(c, id)
@@ -116,7 +116,7 @@ func Settled(id conversation.SubmissionID) func(conversation.Chunk) bool {
 	}
 }
 
-// Settlements are the outcomes of a submission; there is to be one.
+// Settlements returns the outcomes of a submission; exactly one is expected.
 func Settlements(s conversation.Snapshot, id conversation.SubmissionID) (outcomes []conversation.Outcome) {
 	for _, e := range s.Settlements {
 		if e.SubmissionID == id {

@@ -11,16 +11,16 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// Screen is a command at a terminal of its own.
+// Screen is a command that runs at a pseudo-terminal.
 type Screen struct {
 	t     *testing.T
 	tty   *os.File
 	done  chan error
 	shown waiting.Log
-	seen  int // bytes of it
+	seen  int // number of bytes that Shows has consumed
 }
 
-// AtTerminal starts a command at a terminal of some columns.
+// AtTerminal starts a command at a pseudo-terminal of the given width.
 func (p *Program) AtTerminal(t *testing.T, columns uint16, args ...string) *Screen {
 	t.Helper()
 	cmd := p.With("TERM=xterm", "NO_COLOR=").With(p.env...).Command(args...)
@@ -46,7 +46,7 @@ func (p *Program) AtTerminal(t *testing.T, columns uint16, args ...string) *Scre
 	return s
 }
 
-// Types presses keys.
+// Types sends keys.
 func (s *Screen) Types(keys string) {
 	s.t.Helper()
 	if _, err := s.tty.WriteString(keys); err != nil {
@@ -54,8 +54,7 @@ func (s *Screen) Types(keys string) {
 	}
 }
 
-// Shows waits until a text is on the screen, behind what was seen before, and returns what
-// was shown until then.
+// Shows waits until a text appears after the output seen so far, and returns the output before it.
 func (s *Screen) Shows(text string) (before string) {
 	s.t.Helper()
 	waiting.Until(s.t, text+" on the screen", func() (ok bool) {
@@ -66,7 +65,7 @@ func (s *Screen) Shows(text string) (before string) {
 	return before
 }
 
-// Ends waits for the end of the command, which is to be a success.
+// Ends waits for the command to end with success.
 func (s *Screen) Ends() {
 	s.t.Helper()
 	if err := waiting.For(s.t, s.done, "the end of the command"); err != nil {

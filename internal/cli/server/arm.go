@@ -6,7 +6,6 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// arm gives an agent of a configuration the tools that were compiled into the program:
-// none. A build with the tag attack has some, so that the real program can be attacked by
-// its own agents.
+// arm adds no tools. In a build with the tag attack it adds some to an agent of a configuration, so
+// that tests can attack the real program with its own agents.
 func arm(*agent.Agent) {}

@@ -23,9 +23,8 @@ type spreading struct {
 	Messages int `json:"messages"`
 }
 
-// arm gives the agent named armed a tool that says as much as it is told, or fails with
-// it, and one that sends its conversation messages by which a scripted model calls it
-// again.
+// arm adds two tools to the agent named armed. One returns, or fails with, a text of a requested size.
+// The other sends messages to its own conversation, with which a scripted model calls it again.
 func arm(a *agent.Agent) {
 	if a.Name != armedAgent {
 		return

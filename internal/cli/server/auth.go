@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// unauthorized is the error envelope of the protocol. The protocol itself
-// performs no authentication, so the type is this middleware's own.
+// unauthorized is the error body of this middleware in the envelope of the protocol, which itself
+// performs no authentication.
 const unauthorized = `{"error":{"type":"unauthorized","message":"The request is not authorized.",` +
 	`"details":"Send the header Authorization: Bearer <token> with the token of this server."}}`
 
-// unless serves what is so by another handler: platforms have no token, and prove what they
-// send.
+// unless serves requests for which so is true with other. Platforms send no token and are verified by
+// their signature.
 func unless(so func(*http.Request) bool, next, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if so(r) {
@@ -24,8 +24,7 @@ func unless(so func(*http.Request) bool, next, other http.Handler) http.Handler 
 	})
 }
 
-// bearer refuses requests that do not carry the token. Without a token it refuses
-// nothing.
+// bearer rejects requests without the token. If token is "", it rejects none.
 func bearer(token string, next http.Handler) http.Handler {
 	if token == "" {
 		return next
@@ -34,7 +33,7 @@ func bearer(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		got := sha256.Sum256([]byte(strings.TrimSpace(given)))
-		// The digests have one length, so the time tells nothing of the token.
+		// Digests have the same length, so the timing does not reveal the length of the token.
 		same := subtle.ConstantTimeCompare(got[:], want[:]) == 1
 		if same && strings.EqualFold(scheme, "Bearer") {
 			next.ServeHTTP(w, r)

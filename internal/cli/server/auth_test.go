@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// teapot is what stands behind a middleware.
+// teapot is the handler behind a middleware.
 func teapot() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 }
@@ -134,8 +134,8 @@ func TestConfiguredCORS(t *testing.T) {
 	}
 }
 
-// TestCORSHeaders: pages send and read the headers of the protocol and of tracing libraries, and
-// those of the configuration, which also allows credentials.
+// Pages may send and read the headers of the protocol, of tracing libraries and of the configuration,
+// which also allows credentials.
 func TestCORSHeaders(t *testing.T) {
 	const page = "https://app.example.com"
 	for name, tt := range map[string]struct {
@@ -186,8 +186,7 @@ func TestCORSHeaders(t *testing.T) {
 	}
 }
 
-// TestPreflightPassesBeforeAuth: a browser sends no token with a preflight, and a
-// page can read why it was refused.
+// A browser sends no token with a preflight, and a page can read the reason of a rejection.
 func TestPreflightPassesBeforeAuth(t *testing.T) {
 	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
 	h := guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: false}}, teapot())
@@ -214,8 +213,8 @@ func TestPreflightPassesBeforeAuth(t *testing.T) {
 	}
 }
 
-// TestStrangersHoldNothing: who is refused, and a preflight, is answered before a body
-// comes, and loses the connection if it does not come.
+// A rejected request, and a preflight, is answered before its body arrives, and its connection is
+// closed if the body does not arrive.
 func TestStrangersHoldNothing(t *testing.T) {
 	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
 	const endless, short = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "Content-Length: 100\r\n\r\n"

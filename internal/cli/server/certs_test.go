@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// TestServeChecksCertificates starts nodes with files that other nodes would refuse.
 func TestServeChecksCertificates(t *testing.T) {
 	good, other, expired := t.TempDir(), t.TempDir(), t.TempDir()
 	program.Certificates(t, good)

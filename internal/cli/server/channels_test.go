@@ -17,8 +17,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// TestChannelsOfAProgram: webhooks come in without the token of the server, which everything
-// else needs, and are admitted and counted.
+// Webhooks need no token of the server, unlike all other requests, and are admitted and counted.
 func TestChannelsOfAProgram(t *testing.T) {
 	p := &cli.Program{Channels: func(d conversation.Dispatcher) (map[string]channels.Channel, error) {
 		bot, err := messenger.New(&messenger.Options{SecretToken: "s", Webhook: func(ctx context.Context, in messenger.Incoming) (any, error) {
@@ -54,12 +53,12 @@ func TestChannelsOfAProgram(t *testing.T) {
 		}
 	}
 	want := []admin.Deliveries{{Channel: "bot", Result: "admitted", Count: 1}, {Channel: "bot", Result: "duplicate", Count: 1}, {Channel: "bot", Result: "rejected", Count: 1}}
-	door, err := openDoor("127.0.0.1:0", "", slog.New(slog.DiscardHandler))
+	listener, err := openListener("127.0.0.1:0", "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer door.Close()
-	if got := n.process(door).Deliveries; !reflect.DeepEqual(got, want) {
+	defer listener.Close()
+	if got := n.process(listener).Deliveries; !reflect.DeepEqual(got, want) {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 	stop()
@@ -69,7 +68,7 @@ func TestChannelsOfAProgram(t *testing.T) {
 	if err := n.close(); err != nil {
 		t.Error(err)
 	}
-	// What cannot be made keeps the node from starting, and says which channel it is.
+	// A channel that cannot be created prevents the start, and the error names it.
 	p.Channels = func(conversation.Dispatcher) (map[string]channels.Channel, error) {
 		_, err := messenger.New(&messenger.Options{})
 		return nil, err

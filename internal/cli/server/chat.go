@@ -15,9 +15,9 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// chatConfig is what "parley chat" is told.
+// chatConfig holds the flags of "parley chat".
 type chatConfig struct {
-	runConfig // of an agent that runs in this process
+	runConfig // for an agent that runs in this process
 	login     converse.AccessFlags
 }
 
@@ -61,7 +61,7 @@ func chatCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// remote holds a conversation of a server.
+// remote runs a chat with a conversation of a server.
 func (cfg *chatConfig) remote(ctx context.Context, rawURL string, o converse.ChatOptions) (err error) {
 	if cfg.id != "" || cfg.data != "" {
 		return errors.New("--id and --data are for an agent in this process; a URL names the conversation, and its server keeps it")
@@ -76,8 +76,8 @@ func (cfg *chatConfig) remote(ctx context.Context, rawURL string, o converse.Cha
 	return converse.Chat(ctx, o)
 }
 
-// local holds a conversation with an agent in this process, which nobody else reaches: its
-// server asks for a token that only this process knows.
+// local runs a chat with an agent in this process. Its server requires a random token, so no other
+// process can use it.
 func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
@@ -89,7 +89,7 @@ func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err e
 	if err != nil {
 		return err
 	}
-	listener, err := openDoor("127.0.0.1:0", "there is no free port on this machine", log)
+	listener, err := openListener("127.0.0.1:0", "there is no free port on this machine", log)
 	if err != nil {
 		return err
 	}

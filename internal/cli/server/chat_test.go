@@ -12,16 +12,15 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// TestChatAtATerminal holds a conversation with a server: edits a line, pastes several, aborts
-// an answer, leaves, and goes on with it.
+// The chat edits a line, pastes several, aborts an answer, leaves, and continues the conversation.
 func TestChatAtATerminal(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	s := program.AtTerminal(t, 80, "chat", n.Base+"/ada")
 	s.Shows("> ")
-	s.Types("hallo\x7f\x7f\x7f\x7fello\r") // the end is written anew
+	s.Types("hallo\x7f\x7f\x7f\x7fello\r") // retypes the end of the line
 	s.Shows("hello (1 word)")
 	s.Shows("> ")
-	s.Types("\x1b[A\x1b[A\r") // what was said last, from the history
+	s.Types("\x1b[A\x1b[A\r") // the last message, from the history
 	s.Shows("hello (1 word)")
 	s.Shows("> ")
 	s.Types("say: \x1b[200~one\r\ntwo\nthree\x1b[201~ and\x1b\rfour\r")
@@ -61,13 +60,13 @@ func TestChatAtATerminal(t *testing.T) {
 	s.Shows("1 2 3 ")
 	s.Types("\x03")
 	s.Shows("aborting")
-	s.Types("\x03\x04") // where the abort was faster, the first finds a prompt, and the second leaves
+	s.Types("\x03\x04") // if the abort was faster, the first key finds a prompt and the second one leaves
 	if shown := s.Shows("\x1b[?2004l"); !strings.Contains(shown, "aborted") && !strings.Contains(shown, "the server goes on with the message") {
 		t.Errorf("leaving shows %q", shown)
 	}
 }
 
-// TestChatLeavesASilentServer: Ctrl-C ends what nobody answers, the opening and a post.
+// Ctrl-C ends the opening request and a post that get no response.
 func TestChatLeavesASilentServer(t *testing.T) {
 	for silent, want := range map[string]string{http.MethodGet: "has not answered", http.MethodPost: "left; the message may be accepted or not"} {
 		t.Run(silent, func(t *testing.T) {
@@ -99,7 +98,6 @@ func TestChatLeavesASilentServer(t *testing.T) {
 	}
 }
 
-// TestChatInThisProcess holds one with the agent of a file, over two runs.
 func TestChatInThisProcess(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.Write(t, "agent.yaml", "model: demo/parrot\n")
@@ -117,7 +115,6 @@ func TestChatInThisProcess(t *testing.T) {
 	}
 }
 
-// TestChatWithoutATerminal takes lines, and says in the end how the last one ended.
 func TestChatWithoutATerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.Write(t, "agent.yaml", "model: demo/parrot\n")

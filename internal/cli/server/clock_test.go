@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/internal/s3front"
 )
 
-// TestServeWithAWrongClock starts over a bucket whose clock is another: so far off that it
-// refuses what is signed, and near enough to go on, with a warning.
+// The clock of the bucket differs: so much that it rejects signed requests, or so little that the
+// server starts with a warning.
 func TestServeWithAWrongClock(t *testing.T) {
 	t.Setenv("TEST_PARLEY_CLOCK", "id")
 	for name, tt := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// checkCluster tells an operator what keeps this node from sharing its bucket.
+// checkCluster validates the configuration of a node that shares its bucket.
 func checkCluster(file string, conf *config.Server, insecure bool) error {
 	c := conf.Cluster
 	switch {
@@ -36,14 +36,14 @@ func checkCluster(file string, conf *config.Server, insecure bool) error {
 	return nil
 }
 
-// isLoopbackText reports whether only this machine can reach a configured address.
+// isLoopbackText reports whether a configured address is a loopback address.
 func isLoopbackText(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// clusterOptions is how a node shares its bucket, nil if it does not.
+// clusterOptions returns the options of a node that shares its bucket, nil if it does not.
 func clusterOptions(c *config.Cluster, insecure bool) *actors.ClusterOptions {
 	if c == nil {
 		return nil
@@ -58,8 +58,8 @@ func clusterOptions(c *config.Cluster, insecure bool) *actors.ClusterOptions {
 	return o
 }
 
-// shownAddress is where people find a node: a listener on every address has the
-// host that other nodes dial.
+// shownAddress returns the HTTP address of a node for users. For a listener on all addresses it
+// contains the host that other nodes dial.
 func shownAddress(conf *config.Server, at net.Addr) string {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() || conf.Cluster == nil {
@@ -72,12 +72,12 @@ func shownAddress(conf *config.Server, at net.Addr) string {
 	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// explainCluster says what to do when the runtime does not take the section cluster.
+// explainCluster adds the remedy to an error about the section cluster.
 func explainCluster(conf *config.Server, err error) error {
 	switch {
 	case err == nil || conf.Cluster == nil:
 		return err
-	// The library that listens passes on the text of the cause alone.
+	// The listening library returns only the text of the cause.
 	case errors.Is(err, syscall.EADDRINUSE), strings.Contains(err.Error(), syscall.EADDRINUSE.Error()):
 		return fmt.Errorf("%w; another process listens on %s: stop it, or set another address at cluster.listen", err, conf.Cluster.Listen)
 	case errors.Is(err, syscall.EADDRNOTAVAIL), strings.Contains(err.Error(), syscall.EADDRNOTAVAIL.Error()):
@@ -86,7 +86,7 @@ func explainCluster(conf *config.Server, err error) error {
 	return err
 }
 
-// clusterLines say how a node can be reached beside its agents.
+// clusterLines lists the other addresses of a node for the banner.
 func clusterLines(conf *config.Server, s actors.Status, admin net.Addr) []string {
 	var lines []string
 	if conf.Cluster != nil {

@@ -1,6 +1,5 @@
-// Package server has the commands that are a node: dev, serve, run and chat, and init, which writes
-// a first agent. It wires the bucket, the providers, the runtime and HTTP, and names the sinks
-// of events.
+// Package server has the commands that run a node (dev, serve, run and chat), and init, which creates
+// a first agent. It connects the bucket, the providers, the runtime, HTTP and the sinks of events.
 package server
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// Commands are those of this room.
+// Commands returns the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{devCommand(p), serveCommand(p), runCommand(p), chatCommand(p), initCommand()}
 }

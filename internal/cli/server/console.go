@@ -15,25 +15,25 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// pageOf is the console of a node, as far as it is served.
+// pageOf is the console of a node, if it is served.
 type pageOf struct {
 	conf *config.Server
 	how  manner
-	// on tells that there is one at all.
+	// on reports whether the console is served.
 	on bool
-	// local is true if only this machine reaches the listener.
+	// local reports whether the listener has a loopback address.
 	local bool
-	// folder tells what the node has; nil shows nothing but the chat.
+	// folder is the content of the node; nil shows the chat only.
 	folder *folder.Folder
 }
 
-// newPage says whether a configuration has a console: in dev it has, where this machine alone reaches it.
+// newPage returns the console of a configuration. By default, dev serves it on a loopback address.
 func newPage(conf *config.Server, at net.Addr, how manner) pageOf {
 	local := isLoopback(at)
 	return pageOf{conf: conf, how: how, local: local, on: console.Included() && (how.dev && local || !how.dev && conf.Console)}
 }
 
-// over shows what a node of dev has, too, if that is a folder: to look every few seconds costs nothing there.
+// over adds the content of a dev node that uses a folder, where polling every few seconds is cheap.
 func (p pageOf) over(n *backend) pageOf {
 	if p.on && p.how.dev && n.store != nil {
 		events := folder.Events{File: n.events.file}
@@ -48,7 +48,7 @@ func (p pageOf) over(n *backend) pageOf {
 	return p
 }
 
-// checkConsole refuses a console that would let everybody in.
+// checkConsole rejects a console without authentication on a public address.
 func checkConsole(file string, conf *config.Server, at net.Addr) error {
 	switch {
 	case !conf.Console:
@@ -61,7 +61,7 @@ func checkConsole(file string, conf *config.Server, at net.Addr) error {
 	return nil
 }
 
-// page puts the page before a handler. One that the program has at "/" stays there.
+// page serves the page before next. A handler that the program mounts at "/" takes precedence.
 func (p pageOf) page(next http.Handler) http.Handler {
 	if !p.on {
 		return next
@@ -69,7 +69,7 @@ func (p pageOf) page(next http.Handler) http.Handler {
 	return console.Page(next, p.path() == "/")
 }
 
-// takesRoot reports whether the program has a page of its own.
+// takesRoot reports whether the program mounts a handler at "/".
 func takesRoot(p *cli.Program) bool {
 	mux := http.NewServeMux()
 	for pattern, h := range p.Mounts {
@@ -83,7 +83,7 @@ func takesRoot(p *cli.Program) bool {
 	return pattern != ""
 }
 
-// invitation says where the page is, if there is one.
+// invitation returns the banner line with the URL of the page, if it is served.
 func (p pageOf) invitation(at net.Addr) []string {
 	if !p.on {
 		return nil
@@ -91,7 +91,7 @@ func (p pageOf) invitation(at net.Addr) []string {
 	return []string{"Talk to it in a browser: " + localURL(at) + p.path()}
 }
 
-// path is where the page is.
+// path returns the path of the page.
 func (p pageOf) path() string {
 	if takesRoot(p.how.program) {
 		return console.Prefix
@@ -99,7 +99,7 @@ func (p pageOf) path() string {
 	return "/"
 }
 
-// api puts what the page asks for before a handler.
+// api serves the requests of the page before next.
 func (p pageOf) api(next http.Handler) http.Handler {
 	if !p.on {
 		return next
@@ -111,11 +111,11 @@ func (p pageOf) api(next http.Handler) http.Handler {
 	return console.API(next, endpoints)
 }
 
-// server is what the page begins with.
+// server returns the initial data of the page.
 func (p pageOf) server() console.Server {
 	s := console.Server{Mode: "serve", Version: cli.Version(), Folder: p.folder != nil, Agents: []console.Agent{}, Headers: addedHeaders(p.conf.CORS.Headers)}
 	if p.how.dev {
-		s.Mode, s.File, s.Demo = "dev", p.how.file, p.how.file == "" && !p.how.program.Brings()
+		s.Mode, s.File, s.Demo = "dev", p.how.file, p.how.file == "" && !p.how.program.HasOwn()
 		if p.how.refused != nil {
 			s.Problems = problemsOf(p.how.refused())
 		}
@@ -133,7 +133,7 @@ func (p pageOf) server() console.Server {
 	return s
 }
 
-// problemsOf are the mistakes of a configuration, each at its place.
+// problemsOf returns the mistakes of a configuration with their positions.
 func problemsOf(err error) []console.Problem {
 	if err == nil {
 		return nil

@@ -26,7 +26,7 @@ import (
 
 func loopbackAt(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
 
-// TestConsoleIsServedWhere: dev has it where this machine alone reaches it, serve if it is told.
+// dev serves the console on a loopback address, serve if it is configured.
 func TestConsoleIsServedWhere(t *testing.T) {
 	open := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 80}
 	own := cli.Program{Mounts: map[string]http.Handler{"/": http.NotFoundHandler()}}
@@ -61,7 +61,7 @@ func TestConsoleIsServedWhere(t *testing.T) {
 	}
 }
 
-// TestConsoleBehindAuth: the page is everybody's, what it asks for is not.
+// The page is public, its API is not.
 func TestConsoleBehindAuth(t *testing.T) {
 	conf := &config.Server{Console: true, Auth: config.Auth{Bearer: "secret"}, Agents: []config.Agent{
 		{Agent: &agent.Agent{Name: "a", Model: "demo/parrot"}, Mounts: []string{"/agents/a"}}, {Agent: &agent.Agent{Name: "hidden", Model: "demo/parrot"}},
@@ -95,7 +95,6 @@ func TestConsoleBehindAuth(t *testing.T) {
 	}
 }
 
-// TestConsoleForEverybodyIsRefused: serve does not start where whoever reaches it could use it.
 func TestConsoleForEverybodyIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "parley.yaml")
 	src := "listen: 0.0.0.0:0\nconsole: true\nbucket: {dir: data}\nagents: {echo: {mounts: [/agents/echo], model: demo/parrot}}\n"
@@ -111,7 +110,7 @@ func TestConsoleForEverybodyIsRefused(t *testing.T) {
 	}
 }
 
-// TestDevShowsTheConsole: beside the protocol, whose other answers stay.
+// The console is served in addition to the protocol, whose other responses do not change.
 func TestDevShowsTheConsole(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	base, err := url.Parse(n.Base)
@@ -162,7 +161,7 @@ func TestDevShowsTheConsole(t *testing.T) {
 	}
 }
 
-// TestConsoleTellsMistakes: what is wrong with a file is told with its place until it is mended.
+// A mistake in the file is shown with its position until it is corrected.
 func TestConsoleTellsMistakes(t *testing.T) {
 	dir := t.TempDir()
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir))
@@ -198,7 +197,7 @@ func TestConsoleTellsMistakes(t *testing.T) {
 	until("no mistake", func(s console.Server) bool { return s.File == file && len(s.Problems) == 0 })
 }
 
-// TestDevTellsPrompts where events go into the data folder alone, beside the lines of its own.
+// dev records prompts if events go only into the data folder.
 func TestDevTellsPrompts(t *testing.T) {
 	elsewhere := config.Events{Live: true, JSONL: &config.JSONL{File: filepath.Join(t.TempDir(), "events.jsonl")}}
 	for name, tt := range map[string]struct {

@@ -11,32 +11,30 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// origins are the pages that may use the server from a browser. The zero value
-// is none.
+// origins are the pages that may use the server from a browser. The zero value allows none.
 type origins struct {
-	// list are origins as browsers send them, or the single "*" for all.
+	// list holds origins as browsers send them, or the single "*" for all.
 	list []string
 	// loopback allows the pages that this machine serves.
 	loopback bool
 	// headers may be sent and exposed may be read, in addition to sentHeaders and readHeaders.
 	headers, exposed []string
-	// credentials allows those of the browser.
+	// credentials allows credentials of the browser.
 	credentials bool
 }
 
-// originsOf returns the pages of a configuration.
 func originsOf(c config.CORS, loopback bool) origins {
 	return origins{list: c.Origins, loopback: loopback, headers: c.Headers, exposed: c.ExposeHeaders, credentials: c.Credentials}
 }
 
-// readHeaders are the headers of answers that clients of all lines read.
+// readHeaders are the response headers that clients of all versions read.
 var readHeaders = []string{
 	"Stream-Next-Offset", "Stream-Up-To-Date", "Stream-Closed", "Stream-Cursor", "ETag", "Location", "Retry-After", "Parley-Error-Ref",
 	"Allow", "WWW-Authenticate",
 }
 
-// sentHeaders are the headers of requests that the server reads, and those that tracing
-// libraries and readers of event streams add by themselves.
+// sentHeaders are the request headers that the server reads, and those that tracing libraries and
+// readers of event streams add.
 var sentHeaders = []string{
 	"Content-Type", "Authorization", parleyhttp.HeaderKey, parleyhttp.HeaderNotify, "If-None-Match", "Last-Event-ID", "Cache-Control",
 	"traceparent", "tracestate", "baggage", "sentry-trace",
@@ -56,9 +54,8 @@ func addedHeaders(headers []string) []string {
 	})
 }
 
-// middleware lets the pages use what is behind it. It answers their preflights
-// itself, so it stands before authentication: a preflight carries no token. The
-// protocol knows nothing of CORS.
+// middleware allows the pages to use next. It answers preflights itself, so it precedes
+// authentication: a preflight carries no token. CORS is not part of the protocol.
 func (o origins) middleware(next http.Handler) http.Handler {
 	if len(o.list) == 0 && !o.loopback {
 		return next
@@ -66,8 +63,8 @@ func (o origins) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		if !o.any() {
-			// Also for pages that are not allowed: a cache must not give them, or
-			// the others, the wrong answer.
+			// Needed for every page, allowed or not, so that a cache does not return the response for
+			// another page.
 			h.Add("Vary", "Origin")
 		}
 		origin := r.Header.Get("Origin")
@@ -103,7 +100,7 @@ func loopback(origin string) bool {
 	return loopbackName(u.Hostname())
 }
 
-// loopbackName reports whether a host is this machine to itself.
+// loopbackName reports whether a host is a loopback name or address.
 func loopbackName(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

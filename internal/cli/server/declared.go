@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// channelsOf makes the channels of the program and those of a configuration.
+// channelsOf returns the channels of the program and of a configuration.
 func channelsOf(p *cli.Program, declared []config.Channel) func(conversation.Dispatcher) (map[string]channels.Channel, error) {
 	return func(to conversation.Dispatcher) (map[string]channels.Channel, error) {
 		all := map[string]channels.Channel{}
@@ -57,17 +57,17 @@ type declaration struct {
 	to conversation.Dispatcher
 }
 
-// said is what one delivery says, whatever its platform.
+// said is the content of one delivery in a form common to all platforms.
 type said struct {
-	id      string   // of the delivery, empty if the platform gave none
-	kinds   []string // names of what it is, of which the configuration may list one
+	id      string   // of the delivery, empty if the platform sends none
+	kinds   []string // names of its kind, any of which the configuration may list
 	payload any      // for templates
-	// instance and text are what the platform's package makes of it, and may be empty.
+	// instance and text are derived by the package of the platform and may be empty.
 	instance, text string
 }
 
-// deliver sends to a conversation what the configuration wants. What names no conversation, or
-// says nothing, is for none.
+// deliver sends a message or a signal to the configured conversation. It ignores a delivery without a
+// conversation or a text.
 func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 	if len(d.Events) > 0 && !slices.ContainsFunc(s.kinds, func(k string) bool { return slices.Contains(d.Events, k) }) {
 		return nil, nil
@@ -103,13 +103,13 @@ func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 	return nil, err
 }
 
-// omit leaves out a delivery of a kind, which is counted and logged once.
+// omit ignores a delivery of a kind. It is counted, and each kind is logged once.
 func (d *declaration) omit(ctx context.Context, kind string) (any, error) {
 	channels.Omit(ctx, kind)
 	return nil, nil
 }
 
-// spoken returns a message with its speaker, whom the model knows by nothing else.
+// spoken prefixes a message with its speaker; the model has no other source for it.
 func (d *declaration) spoken(name, id, text string) string {
 	switch {
 	case text == "" || id == "" || d.Signal != "":
@@ -120,7 +120,8 @@ func (d *declaration) spoken(name, id, text string) string {
 	return strings.Join(strings.Fields(name), " ") + " (" + id + "): " + text
 }
 
-// shared reports whether a conversation may have several chats, and so several speakers: the configuration names it.
+// shared reports whether a conversation may have several chats, and so several speakers, because the
+// configuration sets its id.
 func (d *declaration) shared() bool { return !d.Instance.Zero() }
 
 // native delivers a JSON object.
@@ -133,7 +134,7 @@ func (d *declaration) native(ctx context.Context, object []byte, s said) (any, e
 	return d.deliver(ctx, s)
 }
 
-// header is a name of the platform's in place of a neutral one, which begins so.
+// header replaces the neutral prefix of a header by that of the platform.
 func (d *declaration) header(neutral, name string) string {
 	if d.HeaderPrefix == "" {
 		return name
@@ -141,7 +142,7 @@ func (d *declaration) header(neutral, name string) string {
 	return d.HeaderPrefix + strings.TrimPrefix(name, neutral)
 }
 
-// previous is the secret of before, nil for none.
+// previous returns the secret before the rotation, nil for none.
 func (d *declaration) previous() *channels.Secret {
 	if d.Previous == "" {
 		return nil
@@ -199,7 +200,7 @@ func (d *declaration) channel() (channels.Channel, error) {
 	return nil, fmt.Errorf("kind %q is not known", d.Kind)
 }
 
-// slack leaves out what bots write, themselves among them, and what is no new message.
+// slack ignores messages of bots, including its own, and events that are not new messages.
 func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
 	s := said{id: in.DeliveryID(), kinds: []string{in.EventType}}
 	if m := in.Message(); m != nil {
@@ -208,12 +209,12 @@ func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
 		}
 		name, id := m.Speaker()
 		s.text = d.spoken(name, id, m.Text)
-		s.instance, _ = slack.InstanceID(m.Ref(in.TeamID)) // without one it is for no conversation
+		s.instance, _ = slack.InstanceID(m.Ref(in.TeamID)) // no conversation without an instance
 	}
 	return d.native(ctx, in.Native, s)
 }
 
-// messenger leaves out what bots and owners write, and what is no new message.
+// messenger ignores messages of bots and owners, and events that are not new messages.
 func (d *declaration) messenger(ctx context.Context, in messenger.Incoming) (any, error) {
 	s := said{id: strconv.FormatInt(in.Update.ID, 10), kinds: []string{in.Update.Kind()}}
 	m, err := in.Update.Message()
@@ -229,30 +230,31 @@ func (d *declaration) messenger(ctx context.Context, in messenger.Incoming) (any
 			name, id := m.Speaker()
 			s.text = d.spoken(name, id, m.Text)
 		}
-		s.instance, _ = messenger.InstanceID(m.Ref()) // without one it is for no conversation
+		s.instance, _ = messenger.InstanceID(m.Ref()) // no conversation without an instance
 	}
 	return d.native(ctx, in.Update.Native, s)
 }
 
-// github leaves out comments of bots, which may be its own.
+// github ignores comments of bots, including its own.
 func (d *declaration) github(ctx context.Context, in github.Incoming) (any, error) {
 	if in.OfBot() {
 		return d.omit(ctx, "bot")
 	}
 	s := said{id: in.DeliveryID, kinds: []string{in.Event, in.Event + "." + in.Action}}
 	if ref, ok := in.Ref(); ok {
-		s.instance, _ = github.InstanceID(ref) // without one it is for no conversation
+		s.instance, _ = github.InstanceID(ref) // no conversation without an instance
 	}
 	return d.native(ctx, in.Native, s)
 }
 
-// whatsapp delivers each message of a delivery. All of them come again if one is not admitted.
+// whatsapp delivers each message of a delivery. If one is not admitted, the platform sends all of them
+// again.
 func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, error) {
 	all, err := in.Messages()
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 { // what became of messages that were sent, for one
+	if len(all) == 0 { // a status report of sent messages, for example
 		return d.omit(ctx, "no message")
 	}
 	for _, m := range all {
@@ -260,7 +262,7 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 		if d.shared() || m.GroupID != "" {
 			s.text = d.spoken(m.Name, m.From, m.Text.Body)
 		}
-		s.instance, _ = whatsapp.InstanceID(m.Ref()) // without one it is for no conversation
+		s.instance, _ = whatsapp.InstanceID(m.Ref()) // no conversation without an instance
 		if _, err := d.native(ctx, m.Native, s); err != nil {
 			return nil, err
 		}
@@ -273,7 +275,7 @@ func (d *declaration) twilio(ctx context.Context, in twilio.Incoming) (any, erro
 	if d.shared() {
 		s.text = d.spoken("", in.From, in.Body)
 	}
-	s.instance, _ = twilio.InstanceID(in.Ref()) // without one it is for no conversation
+	s.instance, _ = twilio.InstanceID(in.Ref()) // no conversation without an instance
 	switch {
 	case in.MessageSID == "" && in.Native.Has("CallSid"):
 		return d.omit(ctx, "call")
@@ -283,7 +285,7 @@ func (d *declaration) twilio(ctx context.Context, in twilio.Incoming) (any, erro
 	return d.deliver(ctx, s)
 }
 
-// formObject is a form for templates: the first value of each field.
+// formObject converts a form for templates: the first value of each field.
 func formObject(form url.Values) map[string]any {
 	object := map[string]any{}
 	for name := range form {

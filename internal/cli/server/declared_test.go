@@ -26,7 +26,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// taking is a dispatcher that notes what it admits.
+// taking is a dispatcher that records admissions.
 type taking struct {
 	conversation.Dispatcher
 	taken []conversation.Admission
@@ -44,7 +44,7 @@ func mac(h func() hash.Hash, pieces ...string) []byte {
 	return m.Sum(nil)
 }
 
-// declaredRequest sends what a platform would, to a channel of a configuration.
+// declaredRequest sends a platform's request to a channel of a configuration.
 func declaredRequest(t *testing.T, yaml, path, mediaType, body string, headers map[string]string) (int, []conversation.Admission) {
 	t.Helper()
 	if !strings.Contains(yaml, " secretEnv:") {
@@ -77,11 +77,11 @@ func declaredRequest(t *testing.T, yaml, path, mediaType, body string, headers m
 	return w.Code, to.taken
 }
 
-// declaredCase is a delivery to a declared channel, and what comes of it.
+// declaredCase is a delivery to a declared channel, and the expected admission.
 type declaredCase struct {
 	yaml, path, mediaType, body string
 	headers                     func(body string) map[string]string
-	instance, key, text         string // none if it is for no conversation
+	instance, key, text         string // empty if no conversation is addressed
 }
 
 func (tt *declaredCase) run(t *testing.T) {
@@ -106,7 +106,6 @@ func (tt *declaredCase) run(t *testing.T) {
 
 const object, form = "application/json", "application/x-www-form-urlencoded"
 
-// unixNow is the time of a signature.
 func unixNow() string { return strconv.FormatInt(time.Now().Unix(), 10) }
 
 func slacked(body string) map[string]string {
@@ -122,8 +121,8 @@ func noted(body string) map[string]string {
 	return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
 }
 
-// TestDeclaredChannels: a bot needs no Go. Each kind says where a message belongs and what it
-// says, or its templates do.
+// A bot needs no Go code. Each kind, or its templates, define the conversation and the text of a
+// message.
 func TestDeclaredChannels(t *testing.T) {
 	now := unixNow()
 	event := func(more string) string {
@@ -175,8 +174,8 @@ func TestDeclaredChannels(t *testing.T) {
 	}
 }
 
-// TestDeclaredMessages: what people send is delivered as they see it, with who speaks where several may, and what bots
-// and owners send is not.
+// Messages of users are delivered, with their speaker if several are possible. Messages of bots and
+// owners are ignored.
 func TestDeclaredMessages(t *testing.T) {
 	const slack, messenger, whatsapp = "kind: slack", "kind: messenger", "kind: whatsapp, verifyTokenEnv: S"
 	event := func(kind, more string) string {
@@ -227,13 +226,13 @@ func TestDeclaredMessages(t *testing.T) {
 // texts is a declaration of Twilio with text for each request.
 const texts = `kind: twilio, account: AC, publicUrl: "https://e.com/c", message: "{From} wrote {Body}"`
 
-// texted signs a form whose fields stand in the order of their names.
+// texted signs a form whose fields are sorted by name.
 func texted(body string) map[string]string {
 	signed := "https://e.com/c/webhook" + strings.NewReplacer("=", "", "&", "").Replace(body)
 	return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, signed))}
 }
 
-// TestDeclaredReports: a request that has no message, such as a report on a message that was sent, counts as omitted.
+// A request without a message, such as a status report, counts as omitted.
 func TestDeclaredReports(t *testing.T) {
 	for yaml, body := range map[string]string{
 		"kind: whatsapp, verifyTokenEnv: S": `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"statuses":[{"id":"m1","status":"sent"}]}}]}]}`,
@@ -270,7 +269,7 @@ func TestDeclaredReports(t *testing.T) {
 	}
 }
 
-// fitted is an instance id that was longer than 512 bytes.
+// fitted is the shortened form of an instance id longer than 512 bytes.
 var fitted = strings.Repeat("é", 220) + fmt.Sprintf(":sha256:%x", sha256.Sum256([]byte(strings.Repeat("é", 300))))
 
 func hubComment(body string) map[string]string {
@@ -279,7 +278,7 @@ func hubComment(body string) map[string]string {
 	return headers
 }
 
-// TestDeclaredOmissions: what is left out is counted, and each kind logged once.
+// Ignored deliveries are counted, and each kind is logged once.
 func TestDeclaredOmissions(t *testing.T) {
 	conf, err := config.Parse("parley.yaml", []byte("agents: {echo: {model: demo/parrot}}\nchannels: {c: {agent: echo, kind: messenger, secretEnv: S}}\n"), &config.Options{
 		Env: func(string) (string, bool) { return "a-secret", true },
@@ -318,7 +317,7 @@ func TestDeclaredOmissions(t *testing.T) {
 	}
 }
 
-// TestDeclaredChannelsWithoutIDs: a delivery without an id has a key made of its digest.
+// The key of a delivery without an id is derived from its digest.
 func TestDeclaredChannelsWithoutIDs(t *testing.T) {
 	digest := func(body string) string { return fmt.Sprintf("channel:c:sha256:%x", sha256.Sum256([]byte(body))) }
 	const unnamed = `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"messages":[{"from":"49","type":"text","text":{"body":"Hi"}}]}}]}]}`
@@ -340,7 +339,7 @@ func TestDeclaredChannelsWithoutIDs(t *testing.T) {
 	}
 }
 
-// TestDeclaredSignals: a delivery may be a signal, and a channel of the program keeps its name.
+// A delivery may be a signal, and a channel of the program keeps its name.
 func TestDeclaredSignals(t *testing.T) {
 	const object, body = "application/json", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"}}`
 	headers := func(body string) map[string]string {
@@ -370,14 +369,13 @@ func TestDeclaredSignals(t *testing.T) {
 	})
 }
 
-// fakeChannel is one that a program brings.
+// fakeChannel is a channel of the program.
 type fakeChannel struct{}
 
 // Routes implements channels.Channel.
 func (fakeChannel) Routes() []channels.Route { return nil }
 
-// TestDeclaredChannelsAreShown where they are served: the server says what to register, and does not take its agents, which
-// need no mount, for out of reach.
+// The banner lists the webhooks to register, and agents that only channels reach need no mount.
 func TestDeclaredChannelsAreShown(t *testing.T) {
 	var all []config.Channel
 	for _, kind := range []string{
@@ -413,7 +411,6 @@ func TestDeclaredChannelsAreShown(t *testing.T) {
 	}
 }
 
-// TestDeclaredSecretsAreHidden: the log of the program shows none of them.
 func TestDeclaredSecretsAreHidden(t *testing.T) {
 	conf := &config.Server{Channels: []config.Channel{{Secret: "first secret", Previous: "second secret", VerifyToken: "third secret", Reply: &config.ChannelReply{
 		Token: "fourth secret", URL: "https://fifth.secret", SecretURL: true,

@@ -15,12 +15,11 @@ import (
 	"github.com/parleyrun/parley/internal/fakemodel"
 )
 
-// weather hands a task on, and has its own model say a word about the result.
+// weather delegates a task, and makes its own model comment on the result.
 const weather = `tool=task {"agent":"researcher","prompt":"say=\"It rains in Oslo.\""}`
 
-// desk writes the keys of an agent that has a broken model, a fallback, a subagent
-// and settings for compaction. Its calls end at the model returned; the one it has
-// before refuses all.
+// desk writes the keys of an agent with a broken model, a fallback, a subagent and settings for
+// compaction. model serves its calls, and broken rejects all calls.
 func desk(t *testing.T) (keys string, model *fakemodel.Model, broken *fakemodel.Model) {
 	t.Helper()
 	model, broken = fakemodel.New(nil), fakemodel.New(&fakemodel.Options{Key: "another"})
@@ -48,7 +47,7 @@ subagents:
     description: Writes it down.
 `
 
-// shownCall is what matters of a call of the model here.
+// shownCall is the compared part of a model call.
 type shownCall struct {
 	Model, System, Prompt string
 	Effort                string
@@ -63,7 +62,7 @@ func callsOf(m *fakemodel.Model) []shownCall {
 	return out
 }
 
-// checkDelegation checks what the models were asked for one message.
+// checkDelegation checks the model calls for one message.
 func checkDelegation(t *testing.T, model, broken *fakemodel.Model) {
 	t.Helper()
 	own := shownCall{"middle", "You delegate.", weather, "", []string{"task"}}
@@ -71,13 +70,12 @@ func checkDelegation(t *testing.T, model, broken *fakemodel.Model) {
 	if diff := cmp.Diff(want, callsOf(model)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if got := broken.Requests(); len(got) != 0 { // it refuses before it looks
+	if got := broken.Requests(); len(got) != 0 { // it rejects a request before recording it
 		t.Errorf("the broken model took %v", got)
 	}
 }
 
-// TestRunDelegates is an agent of a file whose first model is broken and whose
-// second hands a task to a subagent.
+// The agent's first model is broken, and its second one delegates a task to a subagent.
 func TestRunDelegates(t *testing.T) {
 	providers, model, broken := desk(t)
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "desk.yaml"), providers+deskAgent)
@@ -89,8 +87,8 @@ func TestRunDelegates(t *testing.T) {
 	checkDelegation(t, model, broken)
 }
 
-// TestServeDelegates is the same behind HTTP, where nothing of the subagent's work is
-// seen but its result, and which model answered in place of another.
+// Over HTTP, only the result of the subagent is visible, and the model that answered in place of
+// another.
 func TestServeDelegates(t *testing.T) {
 	providers, model, broken := desk(t)
 	dir := t.TempDir()
@@ -115,7 +113,7 @@ func TestServeDelegates(t *testing.T) {
 	}
 }
 
-// TestServeCompacts goes on with a conversation until its window is nearly full.
+// The conversation continues until its window is nearly full.
 func TestServeCompacts(t *testing.T) {
 	providers, model, _ := desk(t)
 	dir := t.TempDir()
@@ -134,7 +132,7 @@ func TestServeCompacts(t *testing.T) {
 		}
 		return false
 	}
-	for i := range 4 { // the third fills half of the window
+	for i := range 4 { // the third message fills half of the window
 		rcpt := clitest.Admitted(t, at, fmt.Sprint("k", i), fmt.Sprintf("tokens=60 note=%d", i))
 		clitest.NewReader(t, rcpt.Offset).Until(at, rcpt.Offset, clitest.Settled(rcpt.SubmissionID))
 		if got := clitest.Settlements(clitest.History(t, at), rcpt.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {

@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// clockInput is what the model says to the tool "time".
+// clockInput is the input of the tool "time".
 type clockInput struct {
 	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone, for example Europe/Berlin; UTC if left out"`
 }
@@ -18,8 +18,7 @@ type clockOutput struct {
 	Zone string `json:"zone"`
 }
 
-// clockPause makes the demo's tool take as long as a tool does, so that a person
-// sees it run.
+// clockPause delays the demo's tool, so that the user sees it run.
 const clockPause = time.Second
 
 func clock(ctx context.Context, in clockInput) (clockOutput, error) {
@@ -39,7 +38,7 @@ func clock(ctx context.Context, in clockInput) (clockOutput, error) {
 	return clockOutput{Time: time.Now().In(loc).Format(time.RFC3339), Zone: zone}, nil
 }
 
-// assistant is the agent that "parley dev" serves.
+// assistant returns the demo agent of "parley dev".
 func assistant(model string) *agent.Agent {
 	return &agent.Agent{
 		Name:         "assistant",

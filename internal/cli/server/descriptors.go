@@ -6,28 +6,26 @@ import (
 )
 
 const (
-	// ownDescriptors are for what every node has open: its listeners, logs, peers, and
-	// the store's files but for tables.
+	// ownDescriptors are reserved for listeners, logs, peers and the store's files except tables.
 	ownDescriptors = 40
-	// leastDescriptors is what a node cannot do with less than.
+	// leastDescriptors is the minimum that a node needs.
 	leastDescriptors = 64
-	// fewDescriptors is what a server should have at least.
+	// fewDescriptors is the minimum below which a server logs a warning.
 	fewDescriptors = 1024
-	// mostTables is how many tables the store keeps open at most.
+	// mostTables bounds the tables that the store keeps open.
 	mostTables = 246
 )
 
-// descriptors divide the files that the process may have open. What is not named is for
-// models, the bucket, tools and spooled bodies: as many as there are for clients, since
-// each of them may ask for one.
+// descriptors divides the file descriptors of the process. The rest serves models, the bucket, tools
+// and spooled bodies. It is as large as the share of the clients, since each client may need one.
 type descriptors struct {
-	// limit is how many there are; 0 if the system has none.
+	// limit is the total; 0 if the system has no limit.
 	limit int
-	// tables are for the store, connections for clients; 0 is as many as they like.
+	// tables are for the store, connections for clients; 0 is unlimited.
 	tables, connections int
 }
 
-// divide divides the descriptors of a process.
+// divide divides a limit.
 func divide(limit int) (descriptors, error) {
 	d := descriptors{limit: limit}
 	switch {
@@ -43,8 +41,7 @@ func divide(limit int) (descriptors, error) {
 	return d, nil
 }
 
-// divideOwn divides the descriptors of this process. The runtime has raised the limit
-// as far as the process may.
+// divideOwn divides the descriptors of this process. The Go runtime has already raised the soft limit.
 func divideOwn(log *slog.Logger) (descriptors, error) {
 	d, err := divide(descriptorLimit())
 	if err != nil || d.limit == 0 {

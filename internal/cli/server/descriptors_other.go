@@ -2,5 +2,5 @@
 
 package server
 
-// descriptorLimit is how many files the process may have open, 0 for no limit.
+// descriptorLimit returns the maximum of open files of the process, 0 for no limit.
 func descriptorLimit() int { return 0 }

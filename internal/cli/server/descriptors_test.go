@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// TestFewDescriptors gives a server 100 files, and opens more connections than that, some
-// of them for good. It goes on to take requests, and has files left to do what they ask.
+// A server with 100 file descriptors keeps serving under more connections, some of them idle, and
+// keeps descriptors for their requests.
 func TestFewDescriptors(t *testing.T) {
 	dir, at := t.TempDir(), noderun.Refusing(t)
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("admin: {listen: %q}", at))

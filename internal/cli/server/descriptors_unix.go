@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// descriptorLimit is how many files the process may have open, 0 for no limit.
+// descriptorLimit returns the maximum of open files of the process, 0 for no limit.
 func descriptorLimit() int {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || uint64(r.Cur) > math.MaxInt32 {

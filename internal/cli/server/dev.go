@@ -21,17 +21,17 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// devConfig is what "parley dev" is told.
+// devConfig holds the flags of "parley dev".
 type devConfig struct {
 	program *cli.Program
 	listen  string
 	data    string
-	// model is that of every agent, "" for those that they name.
+	// model overrides the model of every agent; "" keeps their models.
 	model string
 	// file is the configuration to serve instead of the demo agent, "" for none.
 	file  string
 	quiet bool
-	// events prints them.
+	// events prints events.
 	events bool
 }
 
@@ -59,7 +59,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 			if cfg.file == "" {
 				return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			// What is not given stays with the file.
+			// A flag that is not set does not override the file.
 			if !cmd.Flags().Changed("model") {
 				cfg.model = ""
 			}
@@ -81,7 +81,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// devSegmentBatches lets every turn end with a segment, so that a developer sees some.
+// devSegmentBatches ends every turn with a segment, so that developers see segments.
 const devSegmentBatches = 1
 
 // dev serves the demo agent until ctx ends.
@@ -104,7 +104,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	listener, err := openDoor(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
+	listener, err := openListener(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	page := newPage(conf, listener.Addr(), how).over(n)
 	handler := guarded(page, n.handler)
 	return serveNode(ctx, n, handler, listener, func() {
-		if !cfg.program.Brings() {
+		if !cfg.program.HasOwn() {
 			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
 			return
 		}
@@ -128,7 +128,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	})
 }
 
-// outcomes is where a person reads them, who looks at said.
+// outcomes returns the writer of outcome lines, nil if they are not printed.
 func (cfg *devConfig) outcomes(said io.Writer) io.Writer {
 	if cfg.quiet {
 		return nil
@@ -136,13 +136,13 @@ func (cfg *devConfig) outcomes(said io.Writer) io.Writer {
 	return said
 }
 
-// served is what "parley dev" serves without a file: the agents of the program, or the
-// demo's.
+// served returns the configuration of "parley dev" without a file: the agents of the program, or the
+// demo agent.
 func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
 	conf := &config.Server{
 		Bucket: config.Bucket{Dir: cfg.data}, Events: config.Events{Live: true, Stdout: cfg.events}, Workflows: slices.Sorted(slices.Values(cfg.program.OwnWorkflows())),
 	}
-	if !cfg.program.Brings() {
+	if !cfg.program.HasOwn() {
 		conf.Agents = []config.Agent{{Agent: assistant(cfg.model), Mounts: []string{cli.MountPath}}}
 		return conf, cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo")
 	}
@@ -163,12 +163,12 @@ func withModel(a *agent.Agent, model string) *agent.Agent {
 	c := *a
 	c.Model, c.Fallbacks, c.Compaction.Model, c.Subagents = model, nil, "", nil
 	for _, sub := range a.Subagents {
-		c.Subagents = append(c.Subagents, withModel(sub, "")) // It has its parent's.
+		c.Subagents = append(c.Subagents, withModel(sub, "")) // It inherits its parent's model.
 	}
 	return &c
 }
 
-// trial says how an agent is tried.
+// trial returns the banner lines that show how to call an agent.
 func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
 	if len(conf.Agents) == 0 {
 		return []string{fmt.Sprintf("Begin a run in another shell:\n\n  %s runs start %s%s", invocation(p, os.Args), localURL(addr), workflowPath(conf.Workflows[0]))}
@@ -180,7 +180,7 @@ func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
 	return []string{fmt.Sprintf("Try it in another shell:\n\n  %s send%s %s%s/hello 'Hello!'", invocation(p, os.Args), initial, localURL(addr), first.Mounts[0])}
 }
 
-// listen opens a listener; remedy is what to do when the address is taken.
+// listen opens a listener; remedy is the advice for an address in use.
 func listen(address, remedy string) (net.Listener, error) {
 	if _, port, err := net.SplitHostPort(address); err != nil || !isPort(port) {
 		return nil, fmt.Errorf("listen on %q: write host:port, for example 127.0.0.1:5173, with a port up to 65535 or 0 for any free one", address)
@@ -197,14 +197,13 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// isLoopback reports whether only this machine can reach the address: then errors
-// may tell their causes.
+// isLoopback reports whether addr is a loopback address. Errors may include their causes there.
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }
 
-// localURL is how this machine reaches a listener, also one on every address.
+// localURL returns the URL of a listener for this machine, also for a listener on all addresses.
 func localURL(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if ok && tcp.IP.IsUnspecified() {
@@ -213,10 +212,11 @@ func localURL(addr net.Addr) string {
 	return "http://" + addr.String()
 }
 
-// goRun matches where "go run" keeps what it runs: a temporary folder, or its cache.
+// goRun matches the folder of binaries of "go run": a temporary folder, or its cache.
 var goRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/`)
 
-// invocation is how the user calls this program: "go run" leaves nothing on PATH.
+// invocation returns the command with which the user runs this program; "go run" puts no binary on
+// PATH.
 func invocation(p *cli.Program, args []string) string {
 	if goRun.MatchString(filepath.ToSlash(args[0])) {
 		if len(p.Agents) > 0 {
@@ -227,7 +227,7 @@ func invocation(p *cli.Program, args []string) string {
 	return args[0]
 }
 
-// paragraphs sets lines apart from what is before them.
+// paragraphs precedes lines with an empty one.
 func paragraphs(lines []string) string {
 	var b strings.Builder
 	for _, line := range lines {
@@ -236,7 +236,7 @@ func paragraphs(lines []string) string {
 	return b.String()
 }
 
-// banner tells a newcomer what to do next.
+// banner prints the URL and the next steps for new users.
 func banner(out io.Writer, cfg devConfig, addr net.Addr, invitation []string) {
 	url := localURL(addr) + cli.MountPath
 	if cfg.quiet {

@@ -13,8 +13,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// TestVendorEchoIsNotWritten has a vendor repeat all of a request in its error, the key
-// and the system prompt with it.
+// A vendor repeats the whole request in its error, including the key and the system prompt.
 func TestVendorEchoIsNotWritten(t *testing.T) {
 	const key, prompt, word = "sk-echoed-secret-key", "You keep a secret recipe.", "marzipan"
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,9 +20,8 @@ import (
 	"github.com/parleyrun/parley/internal/s3server"
 )
 
-// TestServeOverServers has the program, as an operator runs it, over buckets of
-// other processes: it is killed in mid-reply, aborted and stopped, and each start
-// takes the place of the one before.
+// The program runs over buckets of other processes. It is killed in mid-reply, aborted and stopped,
+// and each start replaces the previous member.
 func TestServeOverServers(t *testing.T) {
 	t.Parallel()
 	s3server.Each(t, testServeOverServer)
@@ -83,7 +82,7 @@ func testServeOverServer(t *testing.T, server *s3server.Server) {
 	}
 }
 
-// shown sends a picture, and waits for the reply.
+// shown sends an image and waits for the reply.
 func shown(t *testing.T, at *url.URL, picture []byte) conversation.SubmissionID {
 	t.Helper()
 	c, err := client.New(at.String(), nil)
@@ -102,7 +101,7 @@ func shown(t *testing.T, at *url.URL, picture []byte) conversation.SubmissionID 
 	return rcpt.SubmissionID
 }
 
-// attached returns the bytes of the one attachment of a conversation.
+// attached returns the bytes of the only attachment of a conversation.
 func attached(t *testing.T, at *url.URL, snap conversation.Snapshot) []byte {
 	t.Helper()
 	c, err := client.New(at.String(), nil)
@@ -132,7 +131,7 @@ func attached(t *testing.T, at *url.URL, snap conversation.Snapshot) []byte {
 	return data
 }
 
-// numerals returns the words that the demo model counts with, to n.
+// numerals returns the first n numerals of the demo model.
 func numerals(n int) (words []string) {
 	for i := range n {
 		words = append(words, strconv.Itoa(i+1))

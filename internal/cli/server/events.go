@@ -24,49 +24,48 @@ import (
 )
 
 const (
-	// devEventsBytes and devEventsKeep bound what "parley dev" keeps of events by itself:
-	// so many bytes in a file, and so many files before it.
+	// devEventsBytes bounds the events file of "parley dev", and devEventsKeep the number of rotated
+	// files.
 	devEventsBytes = 64 << 20
 	devEventsKeep  = 3
-	// devEventsSync is how much of them a power cut may cost.
+	// devEventsSync bounds the events that a power loss may lose.
 	devEventsSync = time.Second
-	// closeEvents bounds what a sink still sends at the end.
+	// closeEvents bounds the flush of a sink at shutdown.
 	closeEvents = 5 * time.Second
 )
 
-// eventsConfig says where the events of a node go.
+// eventsConfig configures the destinations of a node's events.
 type eventsConfig struct {
 	config.Events
-	// dev writes them into the data folder, if the file names nothing else.
+	// dev writes events into the data folder if the file names no destination.
 	dev bool
 	// out is standard output, for Stdout.
 	out io.Writer
-	// observers are those that the program brings along, who outlive the node.
+	// observers are those of the program. They outlive the node.
 	observers []observability.Sink
-	// prompts tells what models are sent, whatever the agents say of content.
+	// prompts includes model input, whatever the agents configure for content.
 	prompts bool
 }
 
-// destinations are the open sinks of a node. Its owner closes them after the node has
-// ended.
+// destinations are the open sinks of a node. The owner closes them after the node has ended.
 type destinations struct {
 	options  actors.EventOptions // of the node
 	database *lateDatabase       // nil without one
-	file     string              // of events, "" without one
+	file     string              // events file, "" without one
 	closers  []func() error
 }
 
-// keeps reports whether events go into the data folder, because nothing else was named.
+// keeps reports whether events go into the data folder because no destination is configured.
 func (cfg *eventsConfig) keeps(at config.Bucket) bool {
 	return cfg.dev && at.Dir != "" && cfg.Events == config.Events{Live: cfg.Live, Stdout: cfg.Stdout}
 }
 
-// confides reports whether events go nowhere but into the data folder, which has all that was said anyway.
+// confides reports whether events go only into the data folder, which holds all content anyway.
 func (cfg *eventsConfig) confides(at config.Bucket) bool {
 	return cfg.keeps(at) && !cfg.Stdout && len(cfg.observers) == 0
 }
 
-// openEvents opens where the events of a node go. Nothing is sent yet.
+// openEvents opens the destinations of a node's events. It sends nothing yet.
 func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *slog.Logger) (_ *destinations, err error) {
 	d := &destinations{options: actors.EventOptions{DurableOnly: !cfg.Live, Prompts: cfg.prompts, Observers: slices.Clone(cfg.observers)}}
 	defer func() {
@@ -95,12 +94,12 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 			return nil, err
 		}
 	}
-	// What people look at as it happens needs no cursor, and must not hold up the rest.
+	// Live output needs no cursor and must not block the other sinks.
 	if cfg.Stdout {
 		d.addObserver(jsonl.NewWriter("stdout", cfg.out), outliveReaders())
 	}
 	if o := cfg.OTel; o != nil {
-		// It connects to nothing yet, so that nothing is to be interrupted.
+		// New does not connect, so it needs no cancellation.
 		sink, err := otel.New(context.Background(), &otel.Options{
 			Endpoint: o.Endpoint, Headers: o.Headers, Content: o.Content, ServiceVersion: cli.Version(), Logger: log,
 		})
@@ -122,16 +121,15 @@ func (d *destinations) openFile(path string, opts *jsonl.Options) error {
 	return nil
 }
 
-// outliveReaders makes a write to a pipe whose reader has gone an error, of which the
-// process would die otherwise. The function it returns ends that.
+// outliveReaders turns SIGPIPE into a write error, so that a closed pipe does not end the process. The
+// returned function restores the default.
 func outliveReaders() (end func() error) {
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, syscall.SIGPIPE)
 	return func() error { signal.Stop(ignored); return nil }
 }
 
-// closeOTel sends what is left, for a while. Nobody waits for a collector, so that one
-// that is away is no failure of the node.
+// closeOTel flushes with a deadline. An unreachable collector is not a failure of the node.
 func closeOTel(sink *otel.Sink, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeEvents)
 	defer cancel()
@@ -148,14 +146,14 @@ func (d *destinations) addObserver(s observability.Sink, closer func() error) {
 	d.options.Observers, d.closers = append(d.options.Observers, s), append(d.closers, closer)
 }
 
-// run does what is to be done before the first event, until ctx ends.
+// run prepares the sinks before the first event, until ctx ends.
 func (d *destinations) run(ctx context.Context) {
 	if d.database != nil {
 		d.database.prepare(ctx)
 	}
 }
 
-// close closes everything, the last opened first.
+// close closes the sinks in reverse order.
 func (d *destinations) close() error {
 	if d == nil {
 		return nil
@@ -171,13 +169,13 @@ func (d *destinations) close() error {
 	return nil
 }
 
-// lateDatabase is a sink over a ClickHouse that may be away when the node starts: it is
-// opened, and its schema migrated, before the first events are written.
+// lateDatabase is a sink for a ClickHouse that may be unreachable when the node starts. It is opened,
+// and its schema migrated, before the first events are written.
 type lateDatabase struct {
 	opts   clickhouse.Options
 	bucket storage.Bucket // for the claims of migrations
 	log    *slog.Logger
-	// turn is held, by one value in it, by who uses what is below.
+	// turn is a semaphore of one that guards the fields below.
 	turn     chan struct{}
 	database *clickhouse.Database
 	sink     *clickhouse.Sink
@@ -199,13 +197,13 @@ func (l *lateDatabase) Write(ctx context.Context, events []observability.Event) 
 	}
 	err = sink.Write(ctx, events)
 	if errors.Is(err, clickhouse.ErrNoSchema) {
-		// Somebody has emptied the server.
+		// The tables were dropped.
 		l.forget()
 	}
 	return err
 }
 
-// open returns the sink, and makes it and the schema first if there is none.
+// open returns the sink. It opens the database and migrates the schema first if necessary.
 func (l *lateDatabase) open(ctx context.Context) (*clickhouse.Sink, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -233,30 +231,30 @@ func (l *lateDatabase) open(ctx context.Context) (*clickhouse.Sink, error) {
 	return l.sink, err
 }
 
-// read returns the database for whoever looks at what is in it. It is closed with the node.
+// read returns the database for queries. It is closed with the node.
 func (l *lateDatabase) read(ctx context.Context) (*clickhouse.Database, error) {
 	if _, err := l.open(ctx); err != nil {
 		return nil, err
 	}
-	return l.database, nil // It stays what it is once there is a sink.
+	return l.database, nil // It does not change once the sink exists.
 }
 
-// forget makes the next open look at the schema again.
+// forget makes the next open check the schema again.
 func (l *lateDatabase) forget() {
 	l.turn <- struct{}{}
 	l.sink = nil
 	<-l.turn
 }
 
-// prepare opens the database before anything is to be written. It tells once if it
-// cannot: later on the node does, whenever a write fails.
+// prepare opens the database before the first write. It logs a failure once; later the node logs
+// failed writes.
 func (l *lateDatabase) prepare(ctx context.Context) {
 	if _, err := l.open(ctx); err != nil && ctx.Err() == nil {
 		l.log.Warn("clickhouse cannot be used yet; events wait in the logs", "err", err)
 	}
 }
 
-// close closes the connections. No Write may be under way; who reads gets an error.
+// close closes the connections. No Write may be in progress; readers get an error.
 func (l *lateDatabase) close() error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()

@@ -28,8 +28,7 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// gate is an address where nothing answers until it is opened, and then the server
-// behind it.
+// gate is a proxy that refuses connections until it is opened.
 type gate struct {
 	listener net.Listener
 	behind   string
@@ -61,7 +60,7 @@ func newGate(t *testing.T, behind string) *gate {
 	return g
 }
 
-// forward passes on what either side says until one of them ends.
+// forward copies in both directions until one of them ends.
 func (g *gate) forward(c net.Conn) {
 	s, err := net.Dial("tcp", g.behind)
 	if err != nil {
@@ -78,7 +77,7 @@ func (g *gate) forward(c net.Conn) {
 	wg.Wait()
 }
 
-// settledIn looks for one completed submission in a database.
+// settledIn checks that a database has one completed submission.
 func settledIn(ctx context.Context, dsn string) error {
 	opts, err := cli.ParseDSN(dsn)
 	if err != nil {
@@ -97,7 +96,6 @@ func settledIn(ctx context.Context, dsn string) error {
 	return err
 }
 
-// TestServeBeforeItsDatabase starts a server whose ClickHouse is away.
 func TestServeBeforeItsDatabase(t *testing.T) {
 	server := clickhousetest.Start(t)
 	g := newGate(t, server.Addr())
@@ -129,7 +127,7 @@ func TestServeBeforeItsDatabase(t *testing.T) {
 	}
 }
 
-// spoken gives each line that is written to a channel.
+// spoken sends each written line to a channel.
 type spoken struct {
 	all chan string
 	*io.PipeWriter
@@ -149,7 +147,7 @@ func newSpoken(t *testing.T) *spoken {
 	return l
 }
 
-// TestEventsOnStandardOutput has nothing else there.
+// Standard output holds nothing but events.
 func TestEventsOnStandardOutput(t *testing.T) {
 	dir := t.TempDir()
 	for name, args := range map[string][]string{
@@ -188,7 +186,7 @@ func TestEventsOnStandardOutput(t *testing.T) {
 			t.Errorf("%s: events %v", name, types)
 		}
 	}
-	// Dev keeps them too; with serve they go where the file says alone.
+	// dev also keeps them in the data folder; serve writes only to the configured destination.
 	for folder, want := range map[string]bool{"dev": true, "file": true, "serve": false} {
 		_, err := os.Stat(filepath.Join(dir, folder, cli.DevEvents))
 		if (err == nil) != want {
@@ -197,8 +195,7 @@ func TestEventsOnStandardOutput(t *testing.T) {
 	}
 }
 
-// TestLateDatabase writes with one who may only read, and again after the tables are
-// gone, and after the database is.
+// A write by a read-only user fails. Writes recover after the tables, and the database, were dropped.
 func TestLateDatabase(t *testing.T) {
 	server := clickhousetest.Start(t)
 	opts, err := cli.ParseDSN(server.DSN(server.Database(t)))

@@ -30,11 +30,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// application is everything of an author's that a node may run. It counts what ran.
+// application holds all author code that a node may run, and counts calls.
 type application struct {
-	providers.Protocol               // The model.
-	hold               chan struct{} // The model answers nothing until it is closed.
-	asked              chan struct{} // Told at each call of the model.
+	providers.Protocol               // the model
+	hold               chan struct{} // the model sends no answer until it is closed
+	asked              chan struct{} // receives a value per call of the model
 	models, functions  atomic.Int32
 }
 
@@ -57,7 +57,7 @@ func (a *application) Stream(ctx context.Context, m providers.Model, req provide
 	}
 }
 
-// agent is one with a function at every moment there is.
+// agent returns an agent with every kind of hook.
 func (a *application) agent() *agent.Agent {
 	ran := func() { a.functions.Add(1) }
 	return &agent.Agent{
@@ -74,7 +74,7 @@ func (a *application) agent() *agent.Agent {
 	}
 }
 
-// node returns the application over a folder.
+// node returns a node that runs the application on a folder.
 func (a *application) node(t *testing.T, dir string) *backend {
 	t.Helper()
 	b, err := a.open(t, dir)
@@ -97,7 +97,7 @@ func (a *application) open(t *testing.T, dir string) (*backend, error) {
 	})
 }
 
-// program returns a program with a function of the author in each of its members, all of which count.
+// program returns a program with a counting author function in each of its fields.
 func (a *application) program() *cli.Program {
 	ran := func() { a.functions.Add(1) }
 	return &cli.Program{
@@ -131,7 +131,7 @@ type countingTarget struct{ ran func() }
 // Deliver implements outbox.Target.
 func (c countingTarget) Deliver(context.Context, outbox.Post) error { c.ran(); return nil }
 
-// TestProgramHasAFunctionOfEachKind: a new member of a program joins the tests of other formats.
+// A new field of a program must be covered by the tests of other formats.
 func TestProgramHasAFunctionOfEachKind(t *testing.T) {
 	v := reflect.ValueOf(*new(application).program())
 	for i := range v.NumField() {
@@ -176,10 +176,9 @@ func stored(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestAnotherFormatRunsNothing starts a node over a folder that owes a reply, and
-// bears another format's stamp: it ends with words for a person before the model, a
-// hook or another function of the author has run, and nothing is changed. With its
-// own stamp back the same folder settles what it owes.
+// A node starts on a folder with pending work and the stamp of another format. It ends with an error
+// for the user before the model, a hook or other author code has run, and changes nothing. With its
+// own stamp restored, the same folder settles the pending work.
 func TestAnotherFormatRunsNothing(t *testing.T) {
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "data"), clitest.EchoConfig(t, dir, clitest.DirBucket(dir))

@@ -18,21 +18,21 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// initFiles are what "parley init" writes, as templates over [initOptions].
+// initFiles holds the templates of "parley init", which are executed with [initOptions].
 //
 //go:embed init/*.tmpl
 var initFiles embed.FS
 
-// initOptions are what "parley init" is told, and what its files are made of.
+// initOptions holds the flags of "parley init" and the data of its templates.
 type initOptions struct {
 	folder   string
 	Go, YAML bool
 	Name     string
-	// Version is that of Parley which go.mod requires, "" to leave that to go get.
+	// Version is the version of Parley that go.mod requires; "" leaves it to go get.
 	Version string
 }
 
-// agentName is what an agent may be named in a file, a URL and a module path.
+// agentName matches names that are valid in a file, a URL and a module path.
 var agentName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
 func initCommand() *cobra.Command {
@@ -63,7 +63,8 @@ func initCommand() *cobra.Command {
 	return cmd
 }
 
-// released is a version that go.mod can require, "" for others, such as one that git describe made.
+// released returns version if go.mod can require it, otherwise "", for example for git describe
+// output.
 func released(version string) string {
 	if regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`).MatchString(version) && !regexp.MustCompile(`-(\d+-g[0-9a-f]+|dirty)`).MatchString(version) {
 		return version
@@ -116,7 +117,7 @@ func (o *initOptions) write(name string) error {
 	return nil
 }
 
-// next says what was written and what to type next.
+// next prints the created files and the next commands.
 func (o *initOptions) next(out io.Writer, files []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "wrote %s in %s\n\nNext:\n\n", strings.Join(files, ", "), o.folder)

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// TestInitWritesAFirstAgent: the program is the example's, and the file can be served.
+// The created program equals the example, and its agent can be served.
 func TestInitWritesAFirstAgent(t *testing.T) {
 	example, err := os.ReadFile("../../../examples/hello/main.go")
 	if err != nil {

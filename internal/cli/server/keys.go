@@ -10,9 +10,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// warnKeys logs one line for each provider whose key is not where the configuration names
-// it, with the source that counts in its place, and for each that needs a key and finds none.
-// blank is BlankKeys of a configuration.
+// warnKeys logs one line for each provider whose configured key is missing, with the source used
+// instead. It also logs each provider that needs a key and has none. blank is BlankKeys of a
+// configuration.
 func warnKeys(log *slog.Logger, reg *providers.Registry, blank map[string]string) {
 	keyless := map[string]*providers.CredentialsError{}
 	for _, missing := range reg.Keyless() {
@@ -22,7 +22,7 @@ func warnKeys(log *slog.Logger, reg *providers.Registry, blank map[string]string
 	for _, id := range slices.Sorted(maps.Keys(blank)) {
 		if from := reg.CredentialsOf(id); from != "" {
 			log.Warn("apiKeyEnv is blank, another key is used", "provider", id, "blank", blank[id], "used", from)
-		} else if keyless[id] == nil { // a server of one's own, which may need none
+		} else if keyless[id] == nil { // a server of the operator, which may need none
 			log.Warn("provider has no API key", "provider", id, "blank", blank[id])
 		}
 	}
@@ -38,8 +38,8 @@ func warnKeys(log *slog.Logger, reg *providers.Registry, blank map[string]string
 	}
 }
 
-// warnSchemas logs what the servers of an agent's models do not take of the schemas of its tools, one line
-// for each tool and model.
+// warnSchemas logs the parts of tool schemas that the servers of an agent's models do not support, one
+// line per tool and model.
 func warnSchemas(log *slog.Logger, reg *providers.Registry, a *agent.Agent) {
 	for _, spec := range append([]string{a.Model}, a.Fallbacks...) {
 		m, err := reg.Resolve(spec)

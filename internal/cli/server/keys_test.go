@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
-// started returns what the start of a node with these providers logs.
+// started returns the log of the start of a node with these providers.
 func started(t *testing.T, yaml string) *waiting.Log {
 	t.Helper()
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "p.yaml"), "providers:\n  "+yaml+"\nagents: {echo: {mounts: [/echo], model: demo/parrot}}\n")
@@ -38,8 +38,8 @@ func started(t *testing.T, yaml string) *waiting.Log {
 	return logs
 }
 
-// TestBlankKeysFallThrough: a key that is not set or blank falls through to the next source,
-// and start reports which counts, or that there is none, in one line for each provider.
+// An unset or blank key falls through to the next source. The start logs the used source, or that
+// there is none, in one line per provider.
 func TestBlankKeysFallThrough(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("WS_KEY", " \t\n")
@@ -87,7 +87,7 @@ func TestBlankKeysFallThrough(t *testing.T) {
 	}
 }
 
-// TestBlankKeysOfTheCatalog holds each provider of the catalog that has a variable to it.
+// The rule holds for each provider of the catalog that has a variable.
 func TestBlankKeysOfTheCatalog(t *testing.T) {
 	clitest.WithoutKeys(t)
 	p := &cli.Program{}
@@ -114,7 +114,6 @@ func TestBlankKeysOfTheCatalog(t *testing.T) {
 	}
 }
 
-// TestBlankKeysOfRun: parley run falls through as a server does.
 func TestBlankKeysOfRun(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("WS_KEY", "  ")

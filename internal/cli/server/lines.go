@@ -12,14 +12,14 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxUnderWay bounds the submissions whose model calls are counted at once.
+// maxUnderWay bounds the submissions whose model calls are counted.
 const maxUnderWay = 1 << 10
 
-// startLog is a writer of lines that a server prints when it starts. Each line becomes a record of a log, so that a
-// collector that reads JSON reads them too.
+// startLog is the writer of a server's start banner if its log is in JSON. Each line becomes a log
+// record, so that a collector can parse it.
 type startLog struct{ log *slog.Logger }
 
-// Write implements io.Writer. A line is in one piece.
+// Write implements io.Writer. Each call must hold whole lines.
 func (s startLog) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -29,8 +29,8 @@ func (s startLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// outcomeLines has a developer see, in a line for each message, what became of it: whose it
-// was, the outcome, how long it took, tokens and cost.
+// outcomeLines prints a line for each settled message: its conversation, outcome, duration, tokens and
+// cost.
 func outcomeLines(out io.Writer) observability.Sink {
 	spent := map[conversation.SubmissionID]*observability.Usage{}
 	return &observability.Callbacks{
@@ -51,7 +51,7 @@ func outcomeLines(out io.Writer) observability.Sink {
 		},
 		SubmissionSettled: func(e *observability.Envelope, s *observability.SubmissionSettled) {
 			if s.Attempt == 0 && s.Outcome == string(conversation.OutcomeCompleted) {
-				return // A signal for a wait: nobody has worked on it.
+				return // A signal for a wait has no attempt.
 			}
 			fmt.Fprintln(out, outcomeLine(e, s, spent[e.Submission]))
 			delete(spent, e.Submission)
@@ -68,7 +68,7 @@ func outcomeLine(e *observability.Envelope, s *observability.SubmissionSettled, 
 	if u != nil && u.Cost.Total > 0 {
 		parts = append(parts, cli.Dollars(u.Cost.Total))
 	}
-	if s.Error != nil && s.Outcome != string(conversation.OutcomeAborted) { // which says it all
+	if s.Error != nil && s.Outcome != string(conversation.OutcomeAborted) { // aborted needs no reason
 		parts = append(parts, cli.OneLine(s.Error.Message, 200))
 	}
 	return fmt.Sprintf("%s  %s/%s  %s", at, e.Agent, cli.OneLine(e.Instance, 60), strings.Join(parts, ", "))

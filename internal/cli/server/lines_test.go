@@ -14,7 +14,8 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// TestOutcomeLines: a line for each message that was worked on, or is not to be, with what all its model calls took.
+// A line is printed for each message that was or will not be processed, with the totals of its model
+// calls.
 func TestOutcomeLines(t *testing.T) {
 	var out strings.Builder
 	sink := outcomeLines(&out)
@@ -25,7 +26,7 @@ func TestOutcomeLines(t *testing.T) {
 				Version: observability.Version, ID: "k/" + string(id), Type: observability.TypeSubmissionSettled, Agent: "desk", Instance: "c\x1b[2Jlear",
 				Submission: id, At: conversation.TimeOf(time.Now()),
 			},
-			Payload: &observability.SubmissionSettled{Outcome: string(outcome), TotalMs: 20}, // without an attempt, as a signal for a wait is
+			Payload: &observability.SubmissionSettled{Outcome: string(outcome), TotalMs: 20}, // without an attempt, like a signal for a wait
 		})
 	}
 	if err := sink.Write(t.Context(), events); err != nil {
@@ -46,7 +47,6 @@ func TestOutcomeLines(t *testing.T) {
 	}
 }
 
-// TestDevShowsOutcomes: the development server says what became of a message.
 func TestDevShowsOutcomes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func TestDevShowsOutcomes(t *testing.T) {
 		case strings.Contains(string(b), "Ctrl-C stops it."):
 			at := url.FindString(said.String())
 			sent.Go(func() {
-				defer cancel() // Not before send has read the settlement, or it waits for a server that is gone.
+				defer cancel() // The server must stay up until send has read the settlement.
 				if code, out, errOut := program.Output(t, "send", at+"/ada", "hello"); code != 0 {
 					t.Errorf("send to %s: exit %d, %s%s", at, code, out, errOut)
 					return

@@ -14,34 +14,32 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// forbidden is the error envelope of the protocol, with a type of this middleware's own.
+// forbidden is the error envelope of the protocol with a type of this middleware.
 const forbidden = `{"error":{"type":"forbidden","message":"The request is not allowed.","details":%q}}`
 
-// home guards a server that has no token. A page of another site may send requests to it
-// without reading the answers, and reads them, too, where a name of its own resolves to
-// this machine (DNS rebinding).
+// home guards a server without a token. A page of another site may send requests to it without reading
+// the responses. With DNS rebinding, where a name of that site resolves to this machine, it may read
+// them too.
 type home struct {
 	// origins are the pages that may write, in addition to requests without an origin.
 	origins origins
 	// hosts are further names of the server.
 	hosts []string
-	// anyHost accepts every name: other machines reach the server under names that it
-	// cannot know.
+	// anyHost accepts every name, because other machines use names that the server does not know.
 	anyHost bool
 }
 
-// newHome returns the rules for a configuration.
 func newHome(conf *config.Server, anyHost bool) home {
 	h := home{origins: originsOf(conf.CORS, true), anyHost: anyHost}
 	if u, err := url.Parse(conf.PublicURL); err == nil && u.Host != "" {
-		// In the letters in which browsers send them.
+		// Browsers send lower-case names.
 		h.hosts = append(h.hosts, strings.ToLower(u.Hostname()))
 		h.origins.list = append(slices.Clone(h.origins.list), u.Scheme+"://"+strings.ToLower(u.Host))
 	}
 	return h
 }
 
-// middleware rejects requests under another name, and writes of other sites' pages.
+// middleware rejects requests for another host name, and writes from pages of other sites.
 func (h home) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -55,9 +53,8 @@ func (h home) middleware(next http.Handler) http.Handler {
 	})
 }
 
-// named reports whether the request names this server: by a loopback name or address, by
-// the address that it came to, or as configured. A port may follow, whichever it is: it
-// may have been mapped.
+// named reports whether the request names this server: a loopback name or address, the local address
+// of the connection, or a configured name. The port is ignored, because it may have been mapped.
 func (h home) named(r *http.Request) bool {
 	u := url.URL{Host: r.Host}
 	name := strings.ToLower(u.Hostname())
@@ -68,8 +65,8 @@ func (h home) named(r *http.Request) bool {
 	return at != nil && at.IP.Equal(net.ParseIP(name))
 }
 
-// wanted reports whether a request only reads, comes from a page that may write, or comes
-// from no page: browsers send the origin of a write.
+// wanted reports whether a request only reads, comes from a page that may write, or comes from no
+// page. Browsers send the origin of a write.
 func (h home) wanted(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -81,13 +78,14 @@ func (h home) wanted(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") != "cross-site"
 }
 
-// sameHost reports whether a page comes from the host that a request names.
+// sameHost reports whether the origin has the host that a request names.
 func sameHost(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// refuse answers with an error of the protocol's form. A stranger's body holds nothing.
+// refuse responds with an error in the form of the protocol. It does not wait for an unauthenticated
+// body.
 func refuse(w http.ResponseWriter, r *http.Request, status int, envelope string) {
 	parleyhttp.LeaveBody(w, r)
 	h := w.Header()
@@ -100,7 +98,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, envelope string)
 	_, _ = w.Write([]byte(envelope))
 }
 
-// warnOpen says that anybody who reaches an address may use every conversation.
+// warnOpen logs that an address is open to everyone without authentication.
 func warnOpen(log *slog.Logger, addr net.Addr, auth config.Auth, remedy string) {
 	if auth.Bearer == "" && !isLoopback(addr) {
 		log.Warn("whoever reaches this address may read and write every conversation", "listen", addr.String(), "remedy", remedy)

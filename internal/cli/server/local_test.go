@@ -17,14 +17,14 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// homeModes are the servers without a token: dev, and serve on a loopback address or on every address.
+// homeModes are the servers without a token: dev, and serve on a loopback address or on all addresses.
 var homeModes = map[string]pageOf{
 	"dev":   {how: manner{program: &cli.Program{}, dev: true}},
 	"serve": {how: manner{program: &cli.Program{}}, local: true},
 	"open":  {how: manner{program: &cli.Program{}}},
 }
 
-// homeStatus returns the status of a request to a server, and checks the envelope of a 403.
+// homeStatus returns the status of a request to a server and checks the envelope of a 403.
 func homeStatus(t *testing.T, p pageOf, method, host string, headers http.Header) int {
 	t.Helper()
 	r := httptest.NewRequest(method, "/agents/assistant/x/abort", nil)
@@ -52,7 +52,7 @@ func TestServersWithoutAToken(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, host string
 		headers            http.Header
-		local, open        int // status where only this machine reaches the listener, and where others do
+		local, open        int // status on a loopback listener, and on a public one
 	}{
 		{"name", "POST", "localhost:5173", nil, ok, ok},
 		{"name in other letters, no port", "POST", "LocalHost", nil, ok, ok},
@@ -91,7 +91,7 @@ func TestServersWithoutAToken(t *testing.T) {
 	}
 }
 
-// TestServersWithAToken: the token is the guard, whatever the name and the origin.
+// With a token, the name and the origin do not matter.
 func TestServersWithAToken(t *testing.T) {
 	page := homeModes["serve"]
 	page.conf = &config.Server{Auth: config.Auth{Bearer: "token"}}
@@ -101,7 +101,6 @@ func TestServersWithAToken(t *testing.T) {
 	}
 }
 
-// TestDevRefusesOtherHosts asks the program itself.
 func TestDevRefusesOtherHosts(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	for _, tt := range []struct {
@@ -133,7 +132,6 @@ func TestDevRefusesOtherHosts(t *testing.T) {
 	}
 }
 
-// TestServeWarnsOfOpenAddress listens on every address; nobody connects.
 func TestServeWarnsOfOpenAddress(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "parley.yaml")

@@ -14,23 +14,22 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// unlimited is from when on, in bytes, a limit is none: the kernel's largest value of a
-// container without one, rounded down.
+// unlimited is the limit, in bytes, from which a container has none: the kernel's maximum, rounded
+// down.
 const unlimited = 1 << 60
 
-// maxOutside is the most, in bytes, that is quarantined for memory that the collector does
-// not know.
+// maxOutside is the maximum, in bytes, reserved for memory that the garbage collector does not manage.
 const maxOutside = 256 << 20
 
-// memoryLimit is what the process may occupy.
+// memoryLimit is the memory limit of the process.
 type memoryLimit struct {
-	bytes int64 // 0 if it is not known
+	bytes int64 // 0 if unknown
 	from  string
-	soft  bool // the collector knows it
+	soft  bool // set as the collector's soft limit
 }
 
-// findMemory returns what the process may occupy: as it is configured, as GOMEMLIMIT or
-// the container says, or what the machine has.
+// findMemory returns the memory limit: the configured one, else GOMEMLIMIT, else that of the container
+// or the machine.
 func findMemory(configured int64, root fs.FS) memoryLimit {
 	if configured > 0 {
 		return memoryLimit{bytes: configured, from: "limits.memoryBytes"}
@@ -50,7 +49,7 @@ func findMemory(configured int64, root fs.FS) memoryLimit {
 // cgroups is a mounted hierarchy of control groups that limit memory.
 type cgroups struct {
 	root string // of the hierarchy, as far as it is mounted
-	at   string // where it is mounted
+	at   string // mount point
 	file string // with the limit of a group
 }
 
@@ -59,8 +58,8 @@ const (
 	fileV2 = "memory.max"
 )
 
-// containerMemory returns the smallest limit of the control groups that the process is in and of those around them,
-// 0 for none.
+// containerMemory returns the smallest limit of the control groups of the process and their parents, 0
+// for none.
 func containerMemory(root fs.FS) int64 {
 	smallest := int64(0)
 	note := func(file string) {
@@ -91,7 +90,7 @@ func containerMemory(root fs.FS) int64 {
 	return smallest
 }
 
-// each calls visit with the file of a group and of each group around it.
+// each calls visit with the file of a group and of each of its parents.
 func (c cgroups) each(group string, visit func(file string)) {
 	group = path.Join("/", group)
 	if within, ok := strings.CutPrefix(group, strings.TrimSuffix(c.root, "/")); ok && (within == "" || within[0] == '/') {
@@ -105,13 +104,13 @@ func (c cgroups) each(group string, visit func(file string)) {
 	}
 }
 
-// mountedGroups returns where both versions of control groups are mounted, or where they usually are.
+// mountedGroups returns the mount points of both versions of control groups, or their defaults.
 func mountedGroups(root fs.FS) (v1, v2 cgroups) {
 	v1, v2 = cgroups{"/", "/sys/fs/cgroup/memory", fileV1}, cgroups{"/", "/sys/fs/cgroup", fileV2}
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	mounts, _ := fs.ReadFile(root, "proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
-		mount, kind, ok := strings.Cut(line, " - ") // the fields before have any number
+		mount, kind, ok := strings.Cut(line, " - ") // any number of fields precedes it
 		f, k := strings.Fields(mount), strings.Fields(kind)
 		if !ok || len(f) < 5 || len(k) < 3 {
 			continue
@@ -128,7 +127,7 @@ func mountedGroups(root fs.FS) (v1, v2 cgroups) {
 	return v1, v2
 }
 
-// machineMemory returns what the machine has, 0 if it does not say.
+// machineMemory returns the memory of the machine, 0 if unknown.
 func machineMemory(root fs.FS) int64 {
 	info, _ := fs.ReadFile(root, "proc/meminfo")
 	for line := range strings.Lines(string(info)) {
@@ -140,15 +139,14 @@ func machineMemory(root fs.FS) int64 {
 	return 0
 }
 
-// heapLimit is what the collector may let the process have of a limit. The rest is for what
-// it does not know, the program itself and the caches and tables of the data folder, and for
-// what is allocated while it works.
+// heapLimit returns the part of a limit for the Go heap. The rest is for memory that the garbage
+// collector does not manage: the program, and caches and tables of the data folder. It also covers
+// allocations during a collection.
 func heapLimit(limit int64) int64 { return limit - min(limit/3, maxOutside) }
 
-// newBudget makes the budget of a node: half of what the process may occupy, since as
-// much again is garbage that is not collected yet. The collector is told to work harder
-// as a limit comes near that it does not know, until forget is called: the next node of
-// the process would take that for GOMEMLIMIT.
+// newBudget returns the memory budget of a node: half of the limit, because uncollected garbage may
+// take as much again. If the collector has no limit, newBudget sets one. forget removes it, so that
+// the next node of the process does not mistake it for GOMEMLIMIT.
 func newBudget(configured int64, root fs.FS, log *slog.Logger) (_ *memory.Budget, forget func()) {
 	limit, before := findMemory(configured, root), debug.SetMemoryLimit(-1)
 	if limit.bytes > 0 && !limit.soft && limit.from != "machine" {

@@ -77,8 +77,7 @@ func TestFindMemory(t *testing.T) {
 	}
 }
 
-// TestBudgetEndsWithItsNode: what one node has told the collector is no limit of the next
-// one, as after a reload.
+// The collector limit of one node does not limit the next one, for example after a reload.
 func TestBudgetEndsWithItsNode(t *testing.T) {
 	const none = 1<<63 - 1
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(none))
@@ -110,8 +109,8 @@ func TestBudgetEndsWithItsNode(t *testing.T) {
 	}
 }
 
-// TestHeapLimit leaves room beside the heap: a process of 512 MiB needs about 50 for what is no heap, and 100 for
-// what comes while the collector works.
+// The heap is smaller than the limit: a process of 512 MiB needs about 50 MiB outside the heap, and
+// 100 MiB for allocations during a collection.
 func TestHeapLimit(t *testing.T) {
 	for limit, want := range map[int64]int64{90: 60, 600 << 20: 400 << 20, 8 << 30: 8<<30 - 256<<20} {
 		if got := heapLimit(limit); got != want {

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// TestMistakesOfHandlers: a handler or a middleware of the program that panics or does not return fails its request
-// alone, with a 500 if nothing was sent.
+// A handler or a middleware of the program that panics or exits fails only its request, with a 500 if
+// the response has not begun.
 func TestMistakesOfHandlers(t *testing.T) {
 	type handler = func(http.ResponseWriter, *http.Request)
 	for name, c := range map[string]struct {
@@ -61,7 +61,7 @@ func TestMistakesOfHandlers(t *testing.T) {
 	}
 }
 
-// TestMiddlewareThatCannotBeMade lets nothing through, because it may be what authenticates callers.
+// Every request fails, because the middleware may authenticate callers.
 func TestMiddlewareThatCannotBeMade(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"panics": func(http.Handler) http.Handler { panic("a defect") }, "exits": func(http.Handler) http.Handler { runtime.Goexit(); return nil },

@@ -14,13 +14,12 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// wrongLines are the cases below whose command line is wrong, whatever the files and the environment.
+// wrongLines lists the cases below whose command line is wrong regardless of files and environment.
 var wrongLines = []string{
 	"send without host", "send is not quoted", "tail without URL", "flag is unknown",
 	"serve with arguments", "log format is unknown", "run without file", "run is not quoted",
 }
 
-// exitOf returns the exit code of a case.
 func exitOf(name string) int {
 	if slices.Contains(wrongLines, name) {
 		return cli.ExitUsage

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// bot is a channel whose callback does nothing.
+// bot returns a channel whose callback does nothing.
 func bot(t *testing.T) *messenger.Channel {
 	t.Helper()
 	c, err := messenger.New(&messenger.Options{SecretToken: "s", Webhook: func(context.Context, messenger.Incoming) (any, error) { return nil, nil }})
@@ -26,7 +26,7 @@ func bot(t *testing.T) *messenger.Channel {
 	return c
 }
 
-// withMounts serves a program behind a token.
+// withMounts serves a program with a token.
 func withMounts(t *testing.T, p *cli.Program) (http.Handler, *backend, *config.Server, error) {
 	t.Helper()
 	conf := named("echo")
@@ -39,8 +39,8 @@ func withMounts(t *testing.T, p *cli.Program) (http.Handler, *backend, *config.S
 	return guarded(pageOf{conf: conf, how: manner{program: p}}, n.handler), n, conf, nil
 }
 
-// TestMountedWebhooks: a route of a channel verifies what it takes wherever the program mounts it, so it needs no token of
-// the server; every other handler does.
+// A mounted route of a channel verifies its deliveries and needs no token of the server; every other
+// handler does.
 func TestMountedWebhooks(t *testing.T) {
 	inner, route := http.NewServeMux(), bot(t).Route()
 	channels.Handle(inner, "/hooks/notes", bot(t))
@@ -78,8 +78,7 @@ func TestMountedWebhooks(t *testing.T) {
 	}
 }
 
-// TestMountsApartFromChannels: a start fails if a mount takes the webhooks of a listed channel, of the program or of the
-// configuration, or if a pattern cannot be served.
+// A start fails if a mount takes the webhooks of a listed channel, or if a pattern is invalid.
 func TestMountsApartFromChannels(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"POST /channels/shop/webhook": `the mount "POST /channels/shop/webhook" of the program takes /channels/shop/webhook, where the channel "shop" is listed`,
@@ -112,7 +111,7 @@ func TestMountsApartFromChannels(t *testing.T) {
 	}
 }
 
-// TestWebhooksAreShown: a start says where all webhooks are, those that a program lists or mounts among them.
+// The banner lists all webhooks, including those that a program lists or mounts.
 func TestWebhooksAreShown(t *testing.T) {
 	p := &cli.Program{
 		Mounts: map[string]http.Handler{"POST /channels/own/webhook": bot(t).Route(), "e.com/any": bot(t).Route(), "/tea": teapot()},

@@ -24,67 +24,66 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// nodeConfig is what a node is made of: dev, serve and run each make one.
+// nodeConfig configures a node; dev, serve and run each create one.
 type nodeConfig struct {
-	// bucket is where everything durable lives.
+	// bucket stores all durable data.
 	bucket config.Bucket
-	// memory replaces the bucket with one that ends with the node.
+	// memory replaces the bucket by one that ends with the node.
 	memory    bool
 	agents    []*agent.Agent
 	providers *providers.Registry
 	mounts    []parleyhttp.Mount
-	// segmentBatches is that of actors.Options.
+	// segmentBatches is a field of actors.Options.
 	segmentBatches int
-	// reserveBytes is that of local.RoomOptions.
+	// reserveBytes is a field of local.RoomOptions.
 	reserveBytes int64
-	// edge tunes the HTTP handler. Its Logger is log.
+	// edge configures the HTTP handler. Its Logger is log.
 	edge parleyhttp.Options
-	// channels makes the ways in from platforms; nil makes none.
+	// channels makes the webhook channels; nil makes none.
 	channels func(conversation.Dispatcher) (map[string]channels.Channel, error)
-	// listen is the address that serves the node; "" if none does.
+	// listen is the address of the HTTP listener; "" if there is none.
 	listen string
-	// cluster lets the node share its bucket with others; nil serves it alone.
+	// cluster lets the node share its bucket; nil serves it alone.
 	cluster *actors.ClusterOptions
-	// strictReads is that of actors.Options.
+	// strictReads is a field of actors.Options.
 	strictReads bool
-	// followerBytes is that of actors.Options.
+	// followerBytes is a field of actors.Options.
 	followerBytes int64
-	// idleBytes is that of actors.Options.
+	// idleBytes is a field of actors.Options.
 	idleBytes int64
-	// measure is put before the bucket; nil puts nothing there.
+	// measure decorates the bucket; nil does not.
 	measure func(storage.Bucket) storage.Bucket
-	// events are where observability events go; the zero value is nowhere.
+	// events are the destinations of observability events; the zero value has none.
 	events eventsConfig
-	// webhooks and targets are where posts go, of the file and of the program.
+	// webhooks and targets are the targets of posts, of the file and of the program.
 	webhooks config.Webhooks
 	targets  map[string]outbox.Target
-	// memoryBytes is what the process may occupy; 0 finds it out.
+	// memoryBytes is the memory limit of the process; 0 detects it.
 	memoryBytes int64
 	log         *slog.Logger
 }
 
-// backend is a node: everything between a client's request and the bucket's bytes.
-// Its owner runs it once and closes it.
+// backend is a node: everything between a client's request and the bucket. The owner runs it once and
+// closes it.
 type backend struct {
 	at      config.Bucket
 	log     *slog.Logger
-	store   *local.Store // nil over an endpoint
+	store   *local.Store // nil for an endpoint
 	bucket  storage.Bucket
-	readers *readsocket.Server // nil without a folder, or a socket
+	readers *readsocket.Server // nil without a folder or a socket
 	events  *destinations
 	runtime *actors.Runtime
 	handler *parleyhttp.Handler
-	// data is the room for what clients send in the data folder, nil without one, and
-	// spool that for bodies in temporary files.
+	// data is the free space for client data in the data folder, nil without one. spool is that for
+	// request bodies in temporary files.
 	data, spool *local.Room
-	// endPosts ends the connections to those who get posts.
+	// endPosts closes the connections to targets of posts.
 	endPosts func()
-	// forget undoes what the budget of memory has told the collector.
+	// forget removes the collector limit that the memory budget has set.
 	forget func()
 }
 
-// newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
-// is sent yet.
+// newBackend opens the bucket and builds the node. It sends no request to an endpoint yet.
 func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 	budget, forget := newBudget(cfg.memoryBytes, os.DirFS("/"), cfg.log)
 	b := &backend{at: cfg.bucket, log: cfg.log, forget: forget, endPosts: func() {}}
@@ -152,9 +151,9 @@ func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 	return b, nil
 }
 
-// openFolder opens a data folder, and offers it to commands that read.
+// openFolder opens a data folder and serves it read-only to other commands.
 func (b *backend) openFolder(dir string) error {
-	// A server has refused to start with fewer files than it needs.
+	// divide only fails below the minimum, with which a server does not start.
 	own, _ := divide(descriptorLimit())
 	var err error
 	if b.store, err = local.Open(dir, &local.Options{Logger: b.log, OpenTables: own.tables}); err != nil {
@@ -167,8 +166,8 @@ func (b *backend) openFolder(dir string) error {
 	return nil
 }
 
-// checkStamp reads the format stamp of a bucket, before any function of the author's
-// program is called: a bucket of another version, or one that cannot be read, runs none.
+// checkStamp reads the format stamp of a bucket before any function of the author's program is called.
+// A bucket of another version, or an unreadable one, runs none.
 func checkStamp(ctx context.Context, b storage.Bucket) error {
 	if !storage.IsExclusive(b) {
 		var cancel context.CancelFunc
@@ -207,7 +206,7 @@ func (b *backend) run(ctx context.Context) error {
 	return err
 }
 
-// close closes what the node has open. The node must not run any more.
+// close releases the resources of the node, which must not run any more.
 func (b *backend) close() error {
 	defer b.forget()
 	defer b.endPosts()
@@ -230,9 +229,9 @@ func (b *backend) Ready() <-chan struct{} { return b.runtime.Ready() }
 // HandOver implements parleyhttp.Runtime.
 func (b *backend) HandOver(ctx context.Context) error { return b.runtime.HandOver(ctx) }
 
-// serveNode runs a node and serves its handler behind its middleware, until ctx ends or one
-// of them fails, and closes the node. ready is called once requests are taken.
-func serveNode(ctx context.Context, b *backend, handler http.Handler, d *door, ready func()) error {
-	d.server.Handler = handler
-	return errors.Join(d.server.Run(ctx, d, b, ready), b.close())
+// serveNode runs a node and serves its handler with its middleware until ctx ends or one of them
+// fails. Then it closes the node. ready is called once requests are accepted.
+func serveNode(ctx context.Context, b *backend, handler http.Handler, l *publicListener, ready func()) error {
+	l.server.Handler = handler
+	return errors.Join(l.server.Run(ctx, l, b, ready), b.close())
 }

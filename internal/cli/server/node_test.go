@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// pipes is a listener of connections within the process: those a bubble can wait for.
+// pipes is a listener of in-process connections, which a synctest bubble can wait for.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// observer is the admin listener of a node, or that there is none.
+// observer is the admin listener of a node. It may have none.
 type observer struct {
 	listener net.Listener // nil if there is none
 	profiles bool
@@ -40,14 +40,14 @@ func newObserver(file string, conf *config.Server, log *slog.Logger) (*observer,
 	return o, err
 }
 
-// close closes the listener, which may be closed already.
+// close closes the listener. It may be called twice.
 func (o *observer) close() {
 	if o.listener != nil {
 		_ = o.listener.Close()
 	}
 }
 
-// address is where it listens, nil if it does not.
+// address returns the address of the listener, nil without one.
 func (o *observer) address() net.Addr {
 	if o.listener == nil {
 		return nil
@@ -55,7 +55,7 @@ func (o *observer) address() net.Addr {
 	return o.listener.Addr()
 }
 
-// measure is what to put before the bucket, nil if nothing asks for it.
+// measure returns the bucket decorator for metrics, nil without a listener.
 func (o *observer) measure() func(storage.Bucket) storage.Bucket {
 	if o.meter == nil {
 		return nil
@@ -63,8 +63,8 @@ func (o *observer) measure() func(storage.Bucket) storage.Bucket {
 	return o.meter.Bucket
 }
 
-// toolNames are those that the agents of a configuration have, and their subagents. The function of a workflow is called by
-// its name.
+// toolNames returns the tools of the agents of a configuration and of their subagents. The function of
+// a workflow counts as a tool with the workflow's name.
 func toolNames(conf *config.Server) (names []string) {
 	var add func(a *agent.Agent)
 	add = func(a *agent.Agent) {
@@ -81,7 +81,7 @@ func toolNames(conf *config.Server) (names []string) {
 	return append(names, conf.Workflows...)
 }
 
-// sinks are what gets the events of the node.
+// sinks returns the sinks that the metrics need.
 func (o *observer) sinks() []observability.Sink {
 	if o.agents == nil {
 		return nil
@@ -89,7 +89,7 @@ func (o *observer) sinks() []observability.Sink {
 	return []observability.Sink{o.agents}
 }
 
-// measured is a handler whose requests are measured.
+// measured returns a handler that measures requests.
 func (o *observer) measured(h http.Handler) http.Handler {
 	if o.agents == nil {
 		return h
@@ -97,8 +97,7 @@ func (o *observer) measured(h http.Handler) http.Handler {
 	return o.agents.Middleware(h)
 }
 
-// run serves a node, and its health and metrics from before it starts until after
-// it has ended.
+// run serves a node, and its health and metrics from before it starts until after it has ended.
 func (o *observer) run(ctx context.Context, status func() actors.Status, serve func(context.Context) error) error {
 	if o.listener == nil {
 		return serve(ctx)

@@ -26,7 +26,6 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// fetch returns what an address answers.
 func fetch(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -41,7 +40,6 @@ func fetch(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, strings.TrimSpace(string(body))
 }
 
-// TestServeAdmin asks a real node for health, metrics and a profile, and ends it.
 func TestServeAdmin(t *testing.T) {
 	dir, at := t.TempDir(), noderun.Refusing(t)
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("admin: {listen: %q, pprof: true}", at))
@@ -63,7 +61,7 @@ func TestServeAdmin(t *testing.T) {
 			t.Errorf("/metrics answers %d without %q", code, want)
 		}
 	}
-	eventually(t, "the figures of the agent", func() bool { // events are told a little later
+	eventually(t, "the figures of the agent", func() bool { // events arrive a little later
 		_, text := fetch(t, "http://"+at+"/metrics")
 		return strings.Contains(text, "\nparley_submissions_settled_total{agent=\"echo\",outcome=\"completed\"} 1\n") &&
 			strings.Contains(text, "\nparley_model_call_seconds_count{outcome=\"ok\",provider=\"demo\"} 1\n")
@@ -71,7 +69,7 @@ func TestServeAdmin(t *testing.T) {
 	if code, text := fetch(t, "http://"+at+"/debug/pprof/heap?gc=1&debug=1"); code != 200 || !strings.Contains(text, "\n# HeapIdle = ") {
 		t.Errorf("/debug/pprof/heap answers %d without the statistics of the memory", code)
 	}
-	// The agents' listener has none of it.
+	// The agents' listener serves none of it.
 	base, _, _ := strings.Cut(n.Base, "/agents/")
 	for _, path := range []string{"/metrics", "/debug/pprof/"} {
 		if code, _ := fetch(t, base+path); code != 404 {
@@ -86,7 +84,7 @@ func TestServeAdmin(t *testing.T) {
 	}
 }
 
-// TestServeAdminWhileStarting asks a node whose bucket does not answer yet.
+// The bucket of the node does not respond yet.
 func TestServeAdminWhileStarting(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -129,8 +127,8 @@ func TestServeAdminWhileStarting(t *testing.T) {
 	}
 }
 
-// TestAdminOutlivesTheNode asks for health while the node ends, and checks that a
-// node ends when its admin listener fails.
+// The admin listener responds while the node shuts down, and a node ends when its admin listener
+// fails.
 func TestAdminOutlivesTheNode(t *testing.T) {
 	conf := &config.Server{Admin: config.Admin{Listen: "127.0.0.1:0"}}
 	for _, failing := range []bool{false, true} {
@@ -170,8 +168,8 @@ func TestAdminOutlivesTheNode(t *testing.T) {
 	}
 }
 
-// TestClusterOfThree runs three nodes with certificates over one endpoint, looks at
-// them with the commands, and drains one.
+// TestClusterOfThree runs three nodes with certificates over one endpoint, inspects them with the
+// commands, and drains one.
 func TestClusterOfThree(t *testing.T) {
 	e := clitest.NewEndpoint(t, nil)
 	dir := t.TempDir()
@@ -182,7 +180,7 @@ func TestClusterOfThree(t *testing.T) {
 	var file string
 	for range 3 {
 		at := noderun.Refusing(t)
-		// Nobody is taken for dead here, however busy the machine is.
+		// The suspicion timeout is long, so that a busy machine expels no node.
 		file = clitest.EchoConfig(t, t.TempDir(), e.Line, "cluster: {listen: \"127.0.0.1:0\", suspect: 1m, fence: 30s, "+files+"}", "drain: {delay: 0s}", fmt.Sprintf("admin: {listen: %q}", at))
 		nodes = append(nodes, program.Start(t, "serve", "--quiet", "--config", file))
 		admins = append(admins, at)
@@ -234,8 +232,8 @@ func TestClusterOfThree(t *testing.T) {
 	}
 }
 
-// TestReplacedNodeSaysWhatToDo pauses a node until the other one takes it for dead, and lets it
-// go on. It would take nobody for dead itself: on a busy machine the other one may pause, too.
+// One node is paused until the other replaces it, and then continues. It has a long suspicion timeout
+// itself, because on a busy machine the other one may pause too.
 func TestReplacedNodeSaysWhatToDo(t *testing.T) {
 	e := clitest.NewEndpoint(t, nil)
 	var nodes []*clitest.Node
@@ -271,7 +269,6 @@ func TestReplacedNodeSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestShownAddress is where "parley cluster status" says people find a node.
 func TestShownAddress(t *testing.T) {
 	shared := &config.Server{Cluster: &config.Cluster{Advertise: "[fd00::5]:7946"}}
 	for _, tt := range []struct {

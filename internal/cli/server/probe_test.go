@@ -11,8 +11,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestServeProbesOnceADay: the first start over an endpoint asks for what it needs,
-// and the next one only for the result.
+// The first start over an endpoint runs the probe, and the next one only reads its result.
 func TestServeProbesOnceADay(t *testing.T) {
 	e := clitest.NewEndpoint(t, nil)
 	file := clitest.EchoConfig(t, t.TempDir(), e.Line)
@@ -34,8 +33,8 @@ func TestServeProbesOnceADay(t *testing.T) {
 	}
 }
 
-// TestServeRefusesAStoreThatFailsTheProbe: the process ends before anything but the
-// stamp is written, says what to do, and is not talked round by another try.
+// The process ends before anything but the stamp is written, prints the remedy, and fails again at the
+// next start.
 func TestServeRefusesAStoreThatFailsTheProbe(t *testing.T) {
 	e := clitest.NewEndpoint(t, clitest.DropCondition)
 	file := clitest.EchoConfig(t, t.TempDir(), e.Line)
@@ -57,7 +56,7 @@ func TestServeRefusesAStoreThatFailsTheProbe(t *testing.T) {
 	}
 }
 
-// TestServeNeverProbesAFolder: what is in this process needs no evidence.
+// A folder needs no probe.
 func TestServeNeverProbesAFolder(t *testing.T) {
 	dir := t.TempDir()
 	if _, logs := program.Serving(t, "serve", "--config", clitest.EchoConfig(t, dir, clitest.DirBucket(dir))); strings.Contains(logs, "probe") {

@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// extended puts the handlers and the middleware of the program before a node's handler.
+// extended adds the handlers and the middleware of the program before a node's handler.
 func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Handler {
 	if len(p.Mounts) > 0 {
 		next = beside(mounts, next)
@@ -29,8 +29,8 @@ func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Han
 	return next
 }
 
-// wrapped returns a handler behind a middleware of the program. Without one nothing is let through, because it may be
-// what authenticates callers.
+// wrapped applies a middleware of the program. If the middleware cannot be created, every request
+// fails, because it may authenticate callers.
 func wrapped(what string, wrap func(http.Handler) http.Handler, next http.Handler) http.Handler {
 	h, err := contain.Do(what, func() (http.Handler, error) { return wrap(next), nil })
 	if err != nil || h == nil {
@@ -41,7 +41,7 @@ func wrapped(what string, wrap func(http.Handler) http.Handler, next http.Handle
 	return contained(what, h)
 }
 
-// muxOf serves the handlers of a program by their patterns.
+// muxOf returns a mux with the handlers of a program.
 func muxOf(mounts map[string]http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, h := range mounts {
@@ -50,8 +50,8 @@ func muxOf(mounts map[string]http.Handler) *http.ServeMux {
 	return mux
 }
 
-// beside serves patterns of [http.ServeMux], and everything else as next does: paths as
-// they came, which a ServeMux would clean.
+// beside serves the patterns of mounts, and all other paths with next. next gets the original path,
+// which a ServeMux would clean.
 func beside(mounts *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mounts.Handler(r); pattern != "" {
@@ -62,8 +62,8 @@ func beside(mounts *http.ServeMux, next http.Handler) http.Handler {
 	})
 }
 
-// provesSender reports whether the handler of a request is a route of a channel, which verifies each delivery, also
-// behind another ServeMux.
+// provesSender reports whether a request is handled by a route of a channel, also through another
+// ServeMux. Such a route verifies each delivery.
 func provesSender(h http.Handler, r *http.Request) bool {
 	switch h := h.(type) {
 	case *containedHandler:
@@ -77,8 +77,8 @@ func provesSender(h http.Handler, r *http.Request) bool {
 	return false
 }
 
-// checkMounts refuses patterns that are none or contradict each other, and those that would take the webhooks of a
-// listed channel.
+// checkMounts rejects patterns that are invalid or conflict, and those that would take the webhooks of
+// a listed channel.
 func checkMounts(mounts map[string]http.Handler, listed map[string]channels.Channel) error {
 	if err := usable(mounts); err != nil {
 		return fmt.Errorf("mounts of the program: %w", err)
@@ -105,7 +105,7 @@ func checkMounts(mounts map[string]http.Handler, listed map[string]channels.Chan
 	return nil
 }
 
-// usable reports what a ServeMux panics with for patterns that it cannot serve.
+// usable returns the panic of a ServeMux for invalid patterns as an error.
 func usable(mounts map[string]http.Handler) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -116,7 +116,7 @@ func usable(mounts map[string]http.Handler) (err error) {
 	return nil
 }
 
-// splitPattern returns the parts of a pattern of [http.ServeMux], of which method and host may be empty.
+// splitPattern splits a pattern of [http.ServeMux]; method and host may be empty.
 func splitPattern(pattern string) (method, host, path string) {
 	method, rest, ok := strings.Cut(pattern, " ")
 	if !ok {
@@ -127,8 +127,8 @@ func splitPattern(pattern string) (method, host, path string) {
 	return method, host, "/" + path
 }
 
-// webhooksOf says where the program takes webhooks, beside those of the configuration: a channel that it lists, or
-// a route that it mounts. It is empty if there are none.
+// webhooksOf lists the webhooks of the program, which the configuration does not name: channels that
+// it lists and routes that it mounts. It is empty if there are none.
 func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at net.Addr) (lines []string) {
 	base, text := localURL(at), &strings.Builder{}
 	for _, w := range h.Webhooks() {
@@ -149,8 +149,8 @@ func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at n
 	return []string{"Webhooks of the program:" + text.String()}
 }
 
-// containedHandler is a handler of the program that fails its own request alone: by a 500, or by breaking the
-// connection of a response that has begun.
+// containedHandler is a handler of the program whose panic fails only its own request. The client gets
+// a 500, or a broken connection if the response has begun.
 type containedHandler struct {
 	what string
 	next http.Handler
@@ -173,7 +173,7 @@ func (h *containedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// failure is the error envelope of the protocol for a handler of the program that failed.
+// failure is the error envelope of the protocol for a failed handler of the program.
 const failure = `{"error":{"type":"internal_error","message":"The server failed to answer the request.",` +
 	`"details":"The failure was logged."}}`
 
@@ -182,7 +182,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, r, http.StatusInternalServerError, failure)
 }
 
-// logFailure logs to the server of a request, as package net/http does.
+// logFailure logs to the error log of the request's server, as package net/http does.
 func logFailure(r *http.Request, err error) {
 	s, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok || s.ErrorLog == nil {

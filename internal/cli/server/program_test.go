@@ -9,12 +9,11 @@ import (
 	"github.com/parleyrun/parley/internal/cli/operator"
 )
 
-// program has what these tests run.
 var program = clitest.New(Commands, clientcmd.Commands, operator.Commands)
 
 func TestMain(m *testing.M) {
 	if at := os.Getenv(vendorsEnv); at != "" {
-		program.Brings = withVendors(at)
+		program.Own = withVendors(at)
 	}
 	program.Main(m)
 }

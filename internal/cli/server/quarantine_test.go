@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// mine is a bucket behind an endpoint that ends whoever begins to read one log.
+// mine is a bucket behind an endpoint that kills every process that begins to read one log.
 type mine struct {
 	http.Handler
 	log    string // prefix of its batches
@@ -39,12 +39,12 @@ func (m *mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.Handler.ServeHTTP(w, r)
 }
 
-// maxCrashes is how many processes a conversation crashes until it is quarantined: one that opens
-// another as well, one that works on that, and three that do nothing else.
+// maxCrashes bounds the crashes before a quarantine: one process opens another conversation as well,
+// one works on that one, and three do nothing else.
 const maxCrashes = 5
 
-// crashes reports whether a process opens the conversation, which ends it. One that quarantines it
-// instead is ended, too.
+// crashes reports whether a process opens the conversation and crashes. A process that quarantines it
+// instead is stopped.
 func (m *mine) crashes(t *testing.T, cmd *exec.Cmd, store storage.Bucket) bool {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -72,8 +72,8 @@ func (m *mine) crashes(t *testing.T, cmd *exec.Cmd, store storage.Bucket) bool {
 	}
 }
 
-// TestOpeningEndsTheProcess has a conversation crash every process that opens it, until a start
-// quarantines it and serves all others; put back, it goes on where it was.
+// A conversation crashes every process that opens it, until a start quarantines it and serves all
+// others. After its release it continues.
 func TestOpeningEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	sick := conversation.Address{Agent: "echo", ID: "sick"}

@@ -25,18 +25,17 @@ import (
 )
 
 const (
-	// reloadPause lets an editor finish: a file is read this long after the last
-	// event in its folder, but no later than reloadLatest after the first.
+	// reloadPause debounces file events: a file is read this long after the last event in its folder,
+	// but no later than reloadLatest after the first.
 	reloadPause  = 100 * time.Millisecond
 	reloadLatest = time.Second
-	// reloadRetry is what a client is told to wait during a reload.
+	// reloadRetry is the Retry-After during a reload.
 	reloadRetry = time.Second
-	// retireTimeout bounds the wait for requests that are still open when a node is exchanged.
+	// retireTimeout bounds the wait for open requests when a node is replaced.
 	retireTimeout = 2 * time.Second
 )
 
-// devFile serves a configuration in dev mode until ctx ends, and again whenever
-// its file changes.
+// devFile serves a configuration in dev mode until ctx ends, and reloads it when its file changes.
 func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
@@ -58,7 +57,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	}
 	defer watcher.Close()
 	remedy := "set another address at listen in " + cfg.file + ", or give one with --listen"
-	listener, err := openDoor(conf.Listen, remedy, log)
+	listener, err := openListener(conf.Listen, remedy, log)
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	changes := make(chan struct{}, 1)
-	// The file may have changed between the first look and the watch.
+	// The file may have changed between the first read and the watch.
 	changes <- struct{}{}
 	g.Go(func() error { watch(ctx, watcher, log, changes); return nil })
 	up := make(chan struct{})
@@ -97,28 +96,26 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	return g.Wait()
 }
 
-// generation is one configuration while it serves.
+// generation is the running node of one configuration.
 type generation struct {
 	conf *config.Server
-	// handler answers requests; drain ends its live responses soon.
+	// handler serves requests; drain ends its live responses soon.
 	handler http.Handler
 	drain   func()
-	// stop ends the node and returns what it ended with; done is closed when it
-	// has ended, for whatever reason.
+	// stop ends the node and returns its error; done is closed when it has ended for any reason.
 	stop func() error
 	done <-chan struct{}
-	// webhooks says where the program takes webhooks.
+	// webhooks lists the webhooks of the program.
 	webhooks []string
 }
 
-// startConfigured runs the node of a configuration and returns once it takes
-// requests.
+// startConfigured runs the node of a configuration and returns once it accepts requests.
 func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*generation, error) {
 	n, err := newConfigured(ctx, conf, at, how, log)
 	if err != nil {
 		return nil, err
 	}
-	// The node outlives ctx until stop: requests come to their end before it does.
+	// The node outlives ctx until stop, so that requests complete first.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	var ended error
@@ -141,25 +138,24 @@ func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how 
 	}
 }
 
-// reloader exchanges the node behind a handler when its configuration changes.
+// reloader replaces the node behind a handler when its configuration changes.
 type reloader struct {
 	file string
 	log  *slog.Logger
-	// read returns the content of the file, load what it says.
+	// read returns the content of the file, and load its configuration.
 	read  func() ([]byte, error)
 	load  func() (*config.Server, error)
 	start func(context.Context, *config.Server) (*generation, error)
-	// serving answers the requests, also while there is no node.
+	// serving serves the requests, also while there is no node.
 	serving swap
-	// seen is the content that was last looked at, good or bad; unread is why there
-	// was none, "" if there was.
+	// seen is the last content read, valid or not. unread is the read error, "" for none.
 	seen   []byte
 	unread string
-	// refused is why the newest content does not serve, nil if it does.
+	// refused is the error of the newest content, nil if it is served.
 	refused atomic.Pointer[error]
 }
 
-// why is why the newest content of the file does not serve, nil if it does.
+// why returns the error of the newest content, nil if it is served.
 func (r *reloader) why() error {
 	if err := r.refused.Load(); err != nil {
 		return *err
@@ -167,7 +163,7 @@ func (r *reloader) why() error {
 	return nil
 }
 
-// newReloader returns a reloader of the file that still lacks its start.
+// newReloader returns a reloader of the file without its start function.
 func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 	return &reloader{
 		file: cfg.file, log: log,
@@ -197,15 +193,15 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 	}
 }
 
-// first loads the configuration to begin with.
+// first loads the initial configuration.
 func (r *reloader) first() (*config.Server, error) {
-	// What cannot be read has no content; load says why.
+	// load returns the read error.
 	r.seen, _ = r.read()
 	return r.load()
 }
 
-// run serves a configuration and those which follow, until ctx ends or a node
-// fails. up is closed when the first one serves.
+// run serves a configuration and its successors until ctx ends or a node fails. It closes up when the
+// first one serves.
 func (r *reloader) run(ctx context.Context, conf *config.Server, changes <-chan struct{}, up chan<- struct{}) error {
 	current, err := r.start(ctx, conf)
 	if err != nil {
@@ -227,7 +223,7 @@ func (r *reloader) run(ctx context.Context, conf *config.Server, changes <-chan 
 	}
 }
 
-// unlessEnded drops the error of a start that was interrupted.
+// unlessEnded drops the error of an interrupted start.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -235,12 +231,11 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// change looks at the file and returns what serves from now on. It fails only if
-// nothing can.
+// change reads the file and returns the generation to serve. It fails only if none can start.
 func (r *reloader) change(ctx context.Context, current *generation) (*generation, error) {
 	content, err := r.read()
 	if !r.fresh(content, err) {
-		return current, nil // something else in the folder
+		return current, nil // another file of the folder changed
 	}
 	var conf *config.Server
 	if err == nil {
@@ -252,7 +247,7 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 	}
 	if err != nil {
 		r.refused.Store(&err)
-		// The end of a line has it stand on lines of its own, whether there is one mistake or more.
+		// The trailing newline starts the error on its own line, for one mistake or more.
 		r.log.Error("configuration refused, the running one stays", "file", r.file, "err", err.Error()+"\n")
 		return current, nil
 	}
@@ -281,9 +276,8 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 	return next, nil
 }
 
-// fresh reports whether reading the file gave something that it did not give the
-// last time. That holds for errors too: the log may be in the same folder, and to
-// say one again for each line of it would never end.
+// fresh reports whether reading the file gave a result different from the last one, including errors.
+// The log may be in the same folder: repeating an error for each of its lines would never end.
 func (r *reloader) fresh(content []byte, err error) bool {
 	unread := ""
 	if err != nil {
@@ -297,7 +291,7 @@ func (r *reloader) fresh(content []byte, err error) bool {
 	return !bytes.Equal(content, r.seen)
 }
 
-// retire refuses new requests, lets those under way end and then the node.
+// retire rejects new requests, waits for those in progress, and stops the node.
 func (r *reloader) retire(g *generation) error {
 	pages := originsOf(g.conf.CORS, true)
 	left := r.serving.set(pages.middleware(parleyhttp.Unavailable(reloadRetry)))
@@ -311,7 +305,7 @@ func (r *reloader) retire(g *generation) error {
 	return g.stop()
 }
 
-// needsNoRestart refuses a configuration that this process cannot change to.
+// needsNoRestart rejects a configuration that this process cannot apply.
 func needsNoRestart(old, conf *config.Server) error {
 	switch {
 	case old.Listen != conf.Listen:
@@ -323,9 +317,8 @@ func needsNoRestart(old, conf *config.Server) error {
 	return nil
 }
 
-// watchFolders watches where a file is, by name and for real: editors and
-// deployments replace files, and links to them, and a watched file that is
-// replaced is watched no more.
+// watchFolders watches the folders of a file and of its link target. Editors and deployments replace
+// files and links, and a watch on a replaced file reports nothing.
 func watchFolders(file string) (*fsnotify.Watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -341,12 +334,11 @@ func watchFolders(file string) (*fsnotify.Watcher, error) {
 	return w, nil
 }
 
-// watch reports changes in the watched folders, a while after they happened,
-// until ctx ends. Its events say too little to be more than a hint.
+// watch reports changes in the watched folders, debounced, until ctx ends. Its events are only hints.
 func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes chan<- struct{}) {
 	timer := time.NewTimer(reloadLatest)
 	timer.Stop()
-	var first time.Time // of the events not passed on yet
+	var first time.Time // of the events not reported yet
 	for {
 		select {
 		case <-ctx.Done():
@@ -355,7 +347,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes c
 			first = time.Time{}
 			select {
 			case changes <- struct{}{}:
-			default: // passed on already
+			default: // already reported
 			}
 			continue
 		case err := <-w.Errors:

@@ -23,16 +23,15 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// workshop is a reloader whose nodes are tests' own: each answers with the name of
-// its first agent.
+// workshop is a reloader with fake nodes: each responds with the name of its first agent.
 type workshop struct {
 	*reloader
 	logs    waiting.Log
 	content []byte
-	// next is what the file says; failure is why it says nothing.
+	// next is the content of the file, and failure its error.
 	next    *config.Server
 	failure error
-	// building is told of every start, which waits for built.
+	// building receives every start, which waits for built.
 	building chan *config.Server
 	built    chan error
 	stopped  []string
@@ -46,8 +45,8 @@ func named(name string) *config.Server {
 	}
 }
 
-// open starts a workshop in the present bubble that serves the first
-// configuration; the result is what run ends with.
+// open starts a workshop in the current bubble that serves the first configuration. The channel
+// receives the result of run.
 func open(ctx context.Context, w *workshop) <-chan error {
 	w.building, w.built, w.changes = make(chan *config.Server), make(chan error), make(chan struct{})
 	w.reloader = &reloader{
@@ -80,14 +79,14 @@ func (w *workshop) start(_ context.Context, conf *config.Server) (*generation, e
 	return g, nil
 }
 
-// change makes the file say something else.
+// change replaces the content of the file.
 func (w *workshop) change(conf *config.Server, failure error) {
 	w.next, w.failure = conf, failure
 	w.content = append(w.content, 'x')
 	w.changes <- struct{}{}
 }
 
-// get returns what the handler answers now.
+// get returns the current response of the handler.
 func (w *workshop) get() *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Origin", "http://localhost:5000")
@@ -157,7 +156,7 @@ func TestReloadIsRefused(t *testing.T) {
 				if w.logs.With("level=ERROR", "configuration refused, the running one stays", tt.said) == "" {
 					t.Errorf("logged %s", w.logs.String())
 				}
-				// Events about other files of the folder are not about this one.
+				// Events about other files of the folder must be ignored.
 				before := len(w.logs.String())
 				w.changes <- struct{}{}
 				synctest.Wait()
@@ -173,15 +172,15 @@ func TestReloadIsRefused(t *testing.T) {
 	}
 }
 
-// TestReloadOfAMissingFile: every event in the folder, a line of the log for one,
-// finds the file missing, but that is said once.
+// Every event in the folder, for example a log line, finds the file missing, but the error is logged
+// once.
 func TestReloadOfAMissingFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		w := &workshop{}
 		ended := open(ctx, w)
 		read, missing := w.reloader.read, func() ([]byte, error) { return nil, os.ErrNotExist }
-		for range 2 { // It is said again when the file was there meanwhile.
+		for range 2 { // It is logged again if the file existed in between.
 			w.reloader.read = missing
 			for range 3 {
 				w.changes <- struct{}{}
@@ -220,7 +219,7 @@ func TestReloadGoesBack(t *testing.T) {
 		if w.logs.With("cannot be started", "mount /second: no") == "" || w.logs.With("configuration before serves again", "/first") == "" {
 			t.Errorf("logged %s", w.logs.String())
 		}
-		// If neither can be started, nothing is left to serve.
+		// If neither can be started, the reloader fails.
 		w.change(named("third"), nil)
 		<-w.building
 		w.built <- errors.New("third fails")
@@ -248,8 +247,7 @@ func TestReloadIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestSwapKeepsRequests: a request ends at the handler it came to, and whoever
-// exchanges the handler knows when.
+// A request ends at its handler, and set reports when the handler has no request left.
 func TestSwapKeepsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s swap
@@ -282,13 +280,13 @@ func TestSwapKeepsRequests(t *testing.T) {
 	})
 }
 
-// eventually polls until done holds.
+// eventually polls until done returns true.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	waiting.Until(t, what, done)
 }
 
-// status is what a GET answers: the status and the type of the error.
+// status sends a GET and returns the status and the error type.
 func status(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -306,7 +304,7 @@ func status(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, clitest.Into[struct{ Error clitest.Refusal }](t, string(b)).Error.Type
 }
 
-// replace puts a new content in place of a file, as editors do.
+// replace replaces a file as editors do.
 func replace(t *testing.T, file, content string) {
 	t.Helper()
 	if err := os.Rename(clitest.Write(t, file+".new", content), file); err != nil {
@@ -382,8 +380,7 @@ func TestDevOverridesItsFile(t *testing.T) {
 	}
 }
 
-// TestWatchTellsOfReplacement replaces the file as editors do, and as deployments
-// do that exchange a link.
+// The file is replaced as by editors, and by a deployment that replaces a link.
 func TestWatchTellsOfReplacement(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
@@ -435,8 +432,7 @@ func TestWatchTellsOfReplacement(t *testing.T) {
 	}
 }
 
-// TestDevFindsItsFile serves ./parley.yaml without being told to, with another model and other
-// places where somebody says so.
+// dev serves ./parley.yaml by default, and flags override its model and its locations.
 func TestDevFindsItsFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -13,10 +13,10 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// replyTarget is the target that brings replies of a declared channel to its platform.
+// replyTarget names the target that sends replies of a declared channel to its platform.
 func replyTarget(channel string) string { return "channels." + channel }
 
-// targetsOf are the targets of the program and those of declared channels that reply.
+// targetsOf returns the targets of the program and those of declared channels that reply.
 func targetsOf(own map[string]outbox.Target, declared []config.Channel) (map[string]outbox.Target, error) {
 	all := map[string]outbox.Target{}
 	maps.Copy(all, own)

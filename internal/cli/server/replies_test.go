@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// TestDeclaredReplies: a bot that answers in its thread needs no Go.
+// A bot that replies in its thread needs no Go code.
 func TestDeclaredReplies(t *testing.T) {
 	type call struct{ path, auth, channel, thread, text string }
 	calls := make(chan call, 8)
@@ -34,11 +34,11 @@ func TestDeclaredReplies(t *testing.T) {
 	conf, n := declaredNode(t, `{kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: T, url: "`+platform.URL+`"}}`)
 	body := `{"type":"event_callback","team_id":"T","event_id":"Ev1","event":{"type":"app_mention","user":"U","text":"Hello bot","channel":"C","ts":"17.5"}}`
 	postEvent(t, n, body)
-	got := <-calls // the test's own time-out is the limit
+	got := <-calls // the timeout of the test is the limit
 	if got.path != "/chat.postMessage" || got.auth != "Bearer bot-token" || got.channel != "C" || got.thread != "17.5" || !strings.Contains(got.text, "Hello bot") {
 		t.Errorf("the platform was sent %+v", got)
 	}
-	// A caller chooses the id, and the bot speaks to no chat for it.
+	// A caller chooses the id, so the bot posts to no chat for it.
 	r := httptest.NewRequest(http.MethodPost, "/agents/echo/slack:v1:T1:C667:1.2", strings.NewReader(`{"kind":"user","body":"Hello"}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Parley-Notify", "channels.bot")
@@ -99,7 +99,7 @@ func postEvent(t *testing.T, n *backend, body string) {
 	}
 }
 
-// TestDeclaredInstanceWithReply: two channels of a team share a conversation, and each gets the replies to its own messages.
+// Two channels of a team share a conversation, and each gets the replies to its own messages.
 func TestDeclaredInstanceWithReply(t *testing.T) {
 	calls := make(chan string, 8)
 	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,6 +120,6 @@ func TestDeclaredInstanceWithReply(t *testing.T) {
 			t.Errorf("the platform was sent %q, want the reply to %s there", got, channel)
 		}
 	}
-	// An event that is no message has no place for a reply.
+	// An event without a message has no destination for a reply.
 	postEvent(t, n, `{"type":"event_callback","team_id":"T","event_id":"E3","event":{"type":"team_join"}}`)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// roomRetryAfter is what a client is asked to wait for room on a volume.
+// roomRetryAfter is the Retry-After for a full volume.
 const roomRetryAfter = 30 * time.Second
 
-// noRoom says in the words of the protocol what a volume has answered.
+// noRoom converts the error of a volume to the protocol.
 func noRoom(err error) error {
 	if err == nil {
 		return nil
@@ -24,16 +24,15 @@ func noRoom(err error) error {
 	}
 }
 
-// admitting lets what clients send begin only while the volume of the data folder has
-// room for it. What the runtime has taken goes on, and so does a message that repeats
-// one of those.
+// admitting admits new client data only while the volume of the data folder has room for it. Admitted
+// work continues, and repeated messages are answered.
 type admitting struct {
 	dispatcher
-	// allow is that of the volume's room.
+	// allow checks the free space of the volume.
 	allow func(n int64) error
 }
 
-// dispatcher is what the HTTP handler asks of a runtime.
+// dispatcher is the part of a runtime that the HTTP handler uses.
 type dispatcher interface {
 	conversation.Dispatcher
 	Serves(agent string) bool
@@ -70,10 +69,10 @@ func (d *admitting) Admit(ctx context.Context, a conversation.Admission) (conver
 	return d.dispatcher.Admit(ctx, a)
 }
 
-// process is what /metrics shows of a node's process.
-func (b *backend) process(d *door) admin.Process {
+// process returns the process metrics of a node.
+func (b *backend) process(l *publicListener) admin.Process {
 	files := b.handler.Spooled()
-	p := admin.Process{Connections: d.server.Connections(), ConnectionsMost: d.server.MaxConnections, SpoolBytes: files.Used, SpoolRefused: files.Refused}
+	p := admin.Process{Connections: l.server.Connections(), ConnectionsMost: l.server.MaxConnections, SpoolBytes: files.Used, SpoolRefused: files.Refused}
 	for _, d := range b.handler.Deliveries() {
 		p.Deliveries = append(p.Deliveries, admin.Deliveries{Channel: d.Channel, Result: string(d.Result), Count: d.Count})
 	}

@@ -30,7 +30,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// sent posts a body and returns the answer.
+// sent posts a body and returns the response.
 func sent(t *testing.T, at *url.URL, body string) (*http.Response, string) {
 	t.Helper()
 	resp, err := http.Post(at.String(), clitest.JSONType, strings.NewReader(body))
@@ -45,9 +45,8 @@ func sent(t *testing.T, at *url.URL, body string) (*http.Response, string) {
 	return resp, string(text)
 }
 
-// TestNoRoomForNewWork takes the room on the volume away while a message is answered.
-// What comes new is refused before anything of it is stored, what is known is answered,
-// and what is under way is settled.
+// The volume fills up while a message is answered. New work is rejected before any of it is stored,
+// repeated messages are answered, and work in progress is settled.
 func TestNoRoomForNewWork(t *testing.T) {
 	conf := named("echo")
 	conf.Bucket.Dir = t.TempDir()
@@ -119,7 +118,7 @@ func TestNoRoomForNewWork(t *testing.T) {
 	}
 }
 
-// TestServeKeepsAReserve serves a folder of whose volume everything is kept.
+// The reserve is larger than the volume.
 func TestServeKeepsAReserve(t *testing.T) {
 	dir, at := t.TempDir(), noderun.Refusing(t)
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("admin: {listen: %q}", at), "limits: {reserveBytes: 9_000_000_000_000_000_000}")
@@ -144,8 +143,8 @@ func TestServeKeepsAReserve(t *testing.T) {
 	}
 }
 
-// TestDeletedFolderEndsTheNode deletes the data folder of a running node: no message is
-// acknowledged after that, and the process ends and says why.
+// After the data folder of a running node is deleted, no message is acknowledged, and the process ends
+// with an error.
 func TestDeletedFolderEndsTheNode(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	n := program.StartDev(t, data)

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// maxIDBytes is the limit a server has by default.
+	// maxIDBytes is the default limit of a server.
 	maxIDBytes = 512
 
-	// runPage is how many batches a run reads at once.
+	// runPage is the number of batches per read.
 	runPage = 64
 )
 
@@ -77,7 +77,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// runAgent is one message to the agent of a file.
+// runAgent sends one message to the agent of a file.
 func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.Writer) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
@@ -100,7 +100,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if fresh && cfg.data != "" {
 		fmt.Fprintf(errOut, "parley: this is conversation %s; go on with it by --data %s --id %s\n", cfg.id, cfg.data, cfg.id)
 	}
-	// Of a run before that was interrupted it prints the rest, too.
+	// It also prints the rest of an interrupted run.
 	show, end := func(conversation.Chunk) {}, func() {}
 	if !cfg.json {
 		p := cli.NewPrinter(out, nil)
@@ -108,7 +108,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	}
 	x := &exchange{node: n, initial: cfg.initial.JSON(), at: conversation.Address{Agent: single.Agent.Name, ID: cfg.id}, show: show}
 	err = errors.Join(x.run(ctx, cfg.message), n.close())
-	end() // of a text that was cut off
+	end() // of an incomplete text
 	switch {
 	case x.result == nil && ctx.Err() != nil:
 		return interrupted(cfg, x.admitted)
@@ -125,7 +125,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	return cli.ExitOf(x.result.Outcome)
 }
 
-// alone is the agent that is named and the node of it, and names the conversation.
+// alone returns the named agent and the configuration of its node, and sets the conversation id.
 func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Single, *nodeConfig, error) {
 	single, err := cfg.single()
 	if err != nil {
@@ -147,14 +147,14 @@ func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Sing
 	if err := checkID(cfg.id); err != nil {
 		return nil, nil, err
 	}
-	single.Agent.Notify, single.Agent.Notifiable = nil, nil // a trial sends no notices
+	single.Agent.Notify, single.Agent.Notifiable = nil, nil // a run sends no notices
 	return single, &nodeConfig{
 		bucket: config.Bucket{Dir: cfg.data}, memory: cfg.data == "",
 		agents: []*agent.Agent{single.Agent}, providers: reg, targets: cfg.program.Targets, log: log,
 	}, nil
 }
 
-// single returns the agent that is named: one of the program, or that of a file.
+// single returns the named agent: one of the program, or that of a file.
 func (cfg *runConfig) single() (*config.Single, error) {
 	for _, a := range cfg.program.Agents {
 		if a.Name == cfg.file {
@@ -168,7 +168,7 @@ func (cfg *runConfig) single() (*config.Single, error) {
 	return single, err
 }
 
-// interrupted says what becomes of a message that was interrupted.
+// interrupted returns the error of an interrupted run, with the state of its message.
 func interrupted(cfg runConfig, admitted bool) error {
 	text := "interrupted"
 	switch {
@@ -180,7 +180,7 @@ func interrupted(cfg runConfig, admitted bool) error {
 	return &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New(text)}
 }
 
-// checkID refuses what a server would refuse as a conversation's id.
+// checkID rejects a conversation id that a server would reject.
 func checkID(id string) error {
 	switch {
 	case strings.TrimFunc(id, unicode.IsSpace) == "":
@@ -193,7 +193,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// runResult is what --json prints.
+// runResult is the output of --json.
 type runResult struct {
 	ID           string                        `json:"id"`
 	Agent        string                        `json:"agent"`
@@ -211,9 +211,9 @@ type runResult struct {
 type exchange struct {
 	node     *backend
 	at       conversation.Address
-	initial  json.RawMessage // for a conversation that begins
+	initial  json.RawMessage // for a new conversation
 	show     func(conversation.Chunk)
-	before   int64 // the batch that the log ended with before the node, -1 for none
+	before   int64 // last batch of the log before the node started, -1 for none
 	admitted bool
 	result   *runResult // nil until the message is settled
 }
@@ -222,7 +222,7 @@ type exchange struct {
 func (x *exchange) run(ctx context.Context, message string) error {
 	var err error
 	if x.before, err = storage.NewLogs(x.node.bucket, nil).Tail(ctx, x.at.Key(), -1); err != nil {
-		x.before = -1 // the node says why
+		x.before = -1 // the node reports the error
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	life, stop := context.WithCancel(ctx)
@@ -233,7 +233,7 @@ func (x *exchange) run(ctx context.Context, message string) error {
 		select {
 		case <-x.node.runtime.Ready():
 		case <-ctx.Done():
-			return nil // the node says why
+			return nil // the node reports the error
 		}
 		return x.send(ctx, message)
 	})
@@ -269,8 +269,8 @@ func (x *exchange) send(ctx context.Context, message string) error {
 	return nil
 }
 
-// follow shows what is recorded until the settlement of the message, but for that itself. It begins where the log ended
-// before: the node goes on with what a run before has left as soon as it is up, before the message comes or after.
+// follow prints the records until the settlement of the message, except the message itself. It begins
+// at the former end of the log, because the node resumes an interrupted run at once.
 func (x *exchange) follow(ctx context.Context, receipt conversation.Receipt) error {
 	reader, next := x.node.runtime.Reader(), receipt.Offset
 	if x.before >= 0 {
@@ -308,7 +308,7 @@ func (x *exchange) follow(ctx context.Context, receipt conversation.Receipt) err
 	return nil
 }
 
-// resultOf reads the reply to a message out of its conversation.
+// resultOf extracts the reply to a message from its conversation.
 func resultOf(at conversation.Address, receipt conversation.Receipt, s conversation.Snapshot) *runResult {
 	r := &runResult{ID: at.ID, Agent: at.Agent, SubmissionID: receipt.SubmissionID, UID: receipt.UID}
 	m, end := s.Reply(receipt.SubmissionID)

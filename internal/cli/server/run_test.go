@@ -22,7 +22,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// parrotFile is the file of an agent that needs nobody.
+// parrotFile writes the file of an agent that needs no vendor.
 func parrotFile(t *testing.T) string {
 	t.Helper()
 	return clitest.Write(t, filepath.Join(t.TempDir(), "parrot.yaml"), "model: demo/parrot\ninstructions: You are terse.\n")
@@ -80,7 +80,7 @@ func TestRunGoesOnWithAConversation(t *testing.T) {
 	}
 }
 
-// TestRunInterrupted interrupts a reply, and lets the next run carry it on.
+// An interrupted reply is continued by the next run.
 func TestRunInterrupted(t *testing.T) {
 	var calls atomic.Int32
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -152,13 +152,13 @@ providers:
 	}
 }
 
-// TestRunNamesTheAgentsOfTheProgram: a mistyped agent is told which agents there are, and none of
-// parley.yaml, which run does not read.
+// The error for a mistyped agent lists the agents of the program, but none of parley.yaml, which run
+// does not read.
 func TestRunNamesTheAgentsOfTheProgram(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.Write(t, "parley.yaml", "agents: {other: {model: demo/parrot}}\n")
 	own := clitest.New(Commands)
-	own.Brings.Agents = []*agent.Agent{{Name: "desk", Model: "demo/parrot"}, {Name: "archive", Model: "demo/parrot"}}
+	own.Own.Agents = []*agent.Agent{{Name: "desk", Model: "demo/parrot"}, {Name: "archive", Model: "demo/parrot"}}
 	code, _, bad := own.Output(t, "run", "desc", "-m", "hello")
 	if want := "parley: desc is no agent of the program and no file; its agents are desk, archive\n"; code != 1 || bad != want {
 		t.Errorf("exit %d, %q, want %q", code, bad, want)

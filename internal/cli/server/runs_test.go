@@ -38,7 +38,8 @@ func nightly(name string) agent.AnyWorkflow {
 
 var thisMachine = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 
-// TestWorkflowsOfAProgram are served by default, behind the token of the server, which does not tell whether a run exists.
+// Workflows are served by default with the token of the server. Without it, a response does not reveal
+// whether a run exists.
 func TestWorkflowsOfAProgram(t *testing.T) {
 	p := &cli.Program{Workflows: []agent.AnyWorkflow{nightly("nightly"), nightly("hidden")}}
 	conf := named("echo")
@@ -119,7 +120,7 @@ func TestWorkflowsOfAProgram(t *testing.T) {
 	}
 }
 
-// wantPreflight: a page may send a key with what begins a run.
+// wantPreflight requires that a page may send a key when it starts a run.
 func wantPreflight(t *testing.T, h http.Handler) {
 	t.Helper()
 	preflight := httptest.NewRequest("OPTIONS", "/workflows/nightly", nil)
@@ -131,7 +132,7 @@ func wantPreflight(t *testing.T, h http.Handler) {
 	}
 }
 
-// TestWorkflowsAreShown where agents are, and need none beside them.
+// The banner lists workflows next to agents, and a program may have workflows only.
 func TestWorkflowsAreShown(t *testing.T) {
 	p := &cli.Program{Workflows: []agent.AnyWorkflow{nightly("nightly"), nightly("hourly")}}
 	cfg := &devConfig{program: p, data: t.TempDir()}
@@ -167,7 +168,7 @@ func TestWorkflowsAreShown(t *testing.T) {
 	}
 }
 
-// TestWorkflowMistakes are told before anything runs.
+// Mistakes are reported before anything runs.
 func TestWorkflowMistakes(t *testing.T) {
 	var none *agent.Workflow[int, int]
 	for name, c := range map[string]struct {

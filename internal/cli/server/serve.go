@@ -29,21 +29,21 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// serveConfig is what "parley serve" is told.
+// serveConfig holds the flags of "parley serve".
 type serveConfig struct {
 	program *cli.Program
 	file    string
-	// named tells that somebody has named the file.
+	// named reports whether --config is set.
 	named bool
-	// listen and data override the file, "" does not.
+	// listen and data override the file if not "".
 	listen, data string
-	// open lets everybody in who reaches an address that the platform has given.
+	// open allows a public address of the platform without authentication.
 	open      bool
 	logFormat string
 	quiet     bool
-	// insecure lets the nodes of this machine talk without certificates.
+	// insecure lets the nodes of this machine communicate without certificates.
 	insecure bool
-	// strictReads is strictReads of the file, if that does not say so already.
+	// strictReads enables strictReads of the file.
 	strictReads bool
 	// drainDelay overrides drain.delay of the file if drainGiven.
 	drainDelay time.Duration
@@ -99,7 +99,7 @@ func serveCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// load reads the configuration, and what overrides it.
+// load reads the configuration and applies the overrides.
 func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 	conf, err := cfg.program.Config(cfg.file, cfg.named)
 	if err != nil {
@@ -130,7 +130,7 @@ func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 	return conf, nil
 }
 
-// said is what has said which agents are served: the configuration file, or the program where
+// said returns the source of the served agents for messages: the configuration file, or the program if
 // there is none.
 func (cfg *serveConfig) said() string {
 	if _, err := os.Stat(cfg.file); errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +160,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 			return err
 		}
 	}
-	listener, err := openDoor(conf.Listen, "set another address at listen in "+cfg.file, log)
+	listener, err := openListener(conf.Listen, "set another address at listen in "+cfg.file, log)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,8 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return err
 	}
 	defer observed.close()
-	// The node is made while the admin listener answers: its bucket may take long to.
+	// The admin listener responds while the node is created, which may take long if the bucket is
+	// slow.
 	var made atomic.Pointer[backend]
 	status := func() actors.Status {
 		if n := made.Load(); n != nil {
@@ -206,19 +207,20 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	return explainCluster(conf, err)
 }
 
-// started returns the writer of the banner: out, or a log there if the log is in JSON. A quiet server has a banner too.
+// started returns the writer of the banner: out, or a log on out if the log is in JSON. A quiet server
+// prints a banner too.
 func (cfg *serveConfig) started(out io.Writer, hidden *cli.Secrets) io.Writer {
 	if cfg.logFormat != "json" {
 		return out
 	}
 	log, err := cli.NewLogger(out, cfg.logFormat, false, hidden)
 	if err != nil {
-		return out // The format was checked before.
+		return out // The format was validated before.
 	}
 	return startLog{log}
 }
 
-// stopped returns nil for an error of a start that was told to stop.
+// stopped returns nil for the error of a cancelled start.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -226,7 +228,7 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// besideEvents is where a banner goes: not where events do.
+// besideEvents returns the stream for the banner, which must not be the stream of events.
 func besideEvents(conf *config.Server, out, errOut io.Writer) io.Writer {
 	if conf.Events.Stdout {
 		return errOut
@@ -239,7 +241,7 @@ func registryOf(p *cli.Program, configured map[string]providers.Registration) (*
 	return p.NewProviders(demo.DefaultPace, os.Getenv, configured)
 }
 
-// CheckAgents tells a user which agent's models cannot be called.
+// CheckAgents returns an error for the first agent whose models cannot be called.
 func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
 	reg, err := registryOf(p, conf.Providers)
 	if err != nil {
@@ -253,12 +255,12 @@ func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
 	return nil
 }
 
-// checkAgent looks at every model that an agent and its subagents name, as the runtime does, and says
-// what is wrong in the words of this program. Where others may answer for one in a format that the program
-// does not speak, it is left to the runtime, which warns of it. blank is BlankKeys of the configuration.
+// checkAgent validates every model of an agent and its subagents, as the runtime does, with the error
+// texts of this program. If others is set, a model in a format that the program does not implement is
+// left to the runtime, which logs a warning. blank is BlankKeys of the configuration.
 func checkAgent(reg *providers.Registry, a *agent.Agent, others bool, blank map[string]string) error {
 	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
-		if spec == "" { // the parent's, or the conversation's
+		if spec == "" { // inherited from the parent or the conversation
 			continue
 		}
 		other := fmt.Sprintf("use %q, which is offline", cli.DemoModel)
@@ -280,26 +282,25 @@ func checkAgent(reg *providers.Registry, a *agent.Agent, others bool, blank map[
 	return nil
 }
 
-// manner says how a configuration is served.
+// manner configures how a configuration is served.
 type manner struct {
 	program *cli.Program
-	// registry has the models; nil makes one.
+	// registry has the models; nil creates one.
 	registry *providers.Registry
-	// dev is "parley dev".
+	// dev is set for "parley dev".
 	dev bool
-	// insecure lets nodes talk without certificates.
+	// insecure lets nodes communicate without certificates.
 	insecure bool
 	// measure is that of nodeConfig.
 	measure func(storage.Bucket) storage.Bucket
-	// out is standard output, and outcomes is where a person reads what became of each
-	// message, nil for nobody.
+	// out is standard output. outcomes is the writer of outcome lines, nil for none.
 	out, outcomes io.Writer
-	// observers get the events beside those of the program.
+	// observers get the events in addition to those of the program.
 	observers []observability.Sink
-	// secrets get those of the configuration.
+	// secrets collects the secrets of the configuration.
 	secrets *cli.Secrets
-	// file is the configuration that dev serves and reloads, "" without one, and refused is why what it
-	// says now is not served; nil if it is.
+	// file is the configuration that dev serves and reloads, "" without one. refused returns the error
+	// of its newest content, nil if it is served.
 	file    string
 	refused func() error
 }
@@ -366,15 +367,15 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 	return newBackend(ctx, cfg)
 }
 
-// guarded puts the middleware of a configuration before a handler. CORS comes
-// first, so that preflights pass and a page can read why it was refused. What the program
-// brings along stands behind that, and what the console asks for behind both; its page is for all.
-// Where no token is asked for, [home] guards all of it but webhooks.
+// guarded adds the middleware of a configuration to a handler. CORS is outermost, so that preflights
+// pass and a page can read the reason of a rejection. Then follow the extensions of the program and
+// the API of the console, whose page is public. Without a token, [home] guards everything but
+// webhooks.
 func guarded(p pageOf, next http.Handler) http.Handler {
 	mounts := muxOf(p.how.program.Mounts)
 	open := extended(p.how.program, mounts, p.api(next))
 	h, _ := next.(*parleyhttp.Handler)
-	// Platforms have no token, call a tunnel's name, and prove what they send.
+	// Platforms send no token, use the name of a tunnel, and sign their deliveries.
 	webhook := func(r *http.Request) bool { return h != nil && h.IsWebhook(r) || provesSender(mounts, r) }
 	token := unless(webhook, bearer(p.conf.Auth.Bearer, open), open)
 	handler := p.page(originsOf(p.conf.CORS, p.how.dev).middleware(token))
@@ -384,7 +385,7 @@ func guarded(p pageOf, next http.Handler) http.Handler {
 	return unless(webhook, newHome(p.conf, !p.how.dev && !p.local).middleware(handler), handler)
 }
 
-// serves names what a configuration serves: every mount and what answers there.
+// serves lists every mount of a configuration and its agent.
 func serves(conf *config.Server) []string {
 	var lines []string
 	for _, a := range conf.Agents {
@@ -401,7 +402,7 @@ func serves(conf *config.Server) []string {
 	return lines
 }
 
-// serveBanner says where everything is, and more.
+// serveBanner prints the URLs of a server, followed by more.
 func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr, quiet bool, more ...string) {
 	base := localURL(addr)
 	if quiet {
@@ -439,10 +440,10 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 	fmt.Fprintln(out, "\nCtrl-C stops it.")
 }
 
-// workflowPath is where runs of a workflow of the program begin.
+// workflowPath returns the path at which runs of a workflow are started.
 func workflowPath(name string) string { return "/workflows/" + name }
 
-// webhookPath is where a declared channel takes webhooks.
+// webhookPath returns the path of a declared channel's webhook.
 func webhookPath(c config.Channel) string {
 	route := "/webhook"
 	if c.Kind == config.KindSlack {
@@ -451,7 +452,7 @@ func webhookPath(c config.Channel) string {
 	return "/channels/" + c.Name + route
 }
 
-// listed says what there is of a kind, if there is something.
+// listed formats names with their kind, "" for no names.
 func listed(kind string, names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -113,7 +113,7 @@ func TestServeWithToken(t *testing.T) {
 	}
 }
 
-// TestServeTellsNoCauses asks a node that has lost its bucket: only dev says why.
+// A node has lost its bucket: only dev returns the cause to clients.
 func TestServeTellsNoCauses(t *testing.T) {
 	for _, dev := range []bool{false, true} {
 		conf := named("echo")
@@ -230,8 +230,7 @@ func pages(t *testing.T, kind string) (endpoint string) {
 	return s.Listener.Addr().String()
 }
 
-// TestServeBehindAProxyThatDropsTheCondition: the header is signed, so that the store refuses
-// requests without it, and the keys are not the cause.
+// The header is signed, so the store rejects requests without it. The error must not blame the keys.
 func TestServeBehindAProxyThatDropsTheCondition(t *testing.T) {
 	server := s3server.Versitygw(t)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -267,7 +266,7 @@ func TestServeOverAnEndpoint(t *testing.T) {
 			t.Errorf("key %s is outside the prefix", k.Key)
 		}
 	}
-	// Beside a living one a second is refused, and told apart from other failures.
+	// A second node on the folder is rejected with its own exit code.
 	code, _, errOut := program.Output(t, "serve", "--config", file)
 	if code != cli.ExitRefused || !strings.Contains(errOut, "serves this bucket: stop it") || !strings.Contains(errOut, `bucket "parley"`) {
 		t.Errorf("exit %d, %q; want %d and what to do", code, errOut, cli.ExitRefused)

@@ -13,15 +13,15 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestServeListens says where: as the flag, else the file, else the platform, which may be
-// open to everybody only if somebody says so.
+// The address comes from the flag, else the file, else the platform. A public address without
+// authentication needs an explicit flag.
 func TestServeListens(t *testing.T) {
 	t.Setenv("TEST_PARLEY_TOKEN", "s3cret")
 	const agents, auth, given = "agents: {echo: {model: demo/parrot}}\n", "auth: {bearerEnv: TEST_PARLEY_TOKEN}\n", "listen: 127.0.0.1:4000\n"
 	for name, tt := range map[string]struct {
 		file, flag, port string
 		open             bool
-		want             string // or what the error says
+		want             string // or part of the error
 	}{
 		"nothing":             {agents, "", "", false, "127.0.0.1:3000"},
 		"the file":            {agents + given, "", "", false, "127.0.0.1:4000"},
@@ -45,7 +45,7 @@ func TestServeListens(t *testing.T) {
 	}
 }
 
-// TestServeInAnotherFolder overrides the bucket, and not that of several nodes.
+// --data overrides the bucket, except in a cluster.
 func TestServeInAnotherFolder(t *testing.T) {
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "p.yaml"), "agents: {echo: {model: demo/parrot}}\nbucket: {endpoint: s3.example.com, name: words}\n")
 	cfg := serveConfig{program: &cli.Program{}, file: file, data: "other"}
@@ -59,8 +59,8 @@ func TestServeInAnotherFolder(t *testing.T) {
 	}
 }
 
-// TestUnspokenModelsKeepNobody: a model in a format that the program does not speak keeps nobody from
-// starting, where others may answer for it; the runtime warns of it.
+// A model in a format that the program does not implement does not prevent a start if fallbacks exist;
+// the runtime logs a warning.
 func TestUnspokenModelsKeepNobody(t *testing.T) {
 	conf, logs := named("echo"), &waiting.Log{}
 	conf.Bucket.Dir = t.TempDir()
@@ -82,7 +82,7 @@ func TestUnspokenModelsKeepNobody(t *testing.T) {
 	}
 }
 
-// TestDevListensWhereClientsLook: pages of the current line look for a server at its port.
+// Pages of the current version expect a server at its port.
 func TestDevListensWhereClientsLook(t *testing.T) {
 	dev, _, err := program.Root().Find([]string{"dev"})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// TestServeOutlivesWhoReadsItsEvents has a standard output whose reader is gone, and one
-// whose reader is stuck: conversations go on, and the server ends when it shall.
+// The reader of standard output is gone, or blocks: conversations continue, and the server ends on
+// request.
 func TestServeOutlivesWhoReadsItsEvents(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(r, w *os.File){
@@ -53,7 +53,7 @@ func TestServeOutlivesWhoReadsItsEvents(t *testing.T) {
 	}
 }
 
-// fill writes to a pipe until it takes no more.
+// fill writes to a pipe until it is full.
 func fill(t *testing.T, w *os.File) {
 	t.Helper()
 	if err := w.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
@@ -68,7 +68,7 @@ func fill(t *testing.T, w *os.File) {
 	}
 }
 
-// TestServeWithoutItsCollector: nobody waits for a collector, also not at the end.
+// A server does not wait for its collector, not even at shutdown.
 func TestServeWithoutItsCollector(t *testing.T) {
 	dir := t.TempDir()
 	n := program.Start(t, "serve", "--quiet", "--config", clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("events: {otel: {endpoint: %q}}", "http://"+noderun.Refusing(t))))

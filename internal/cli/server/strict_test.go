@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// hello is the agent of README's first program.
+// hello is the agent of the first program in README.
 func hello(model string) *agent.Agent {
 	clock := func(context.Context, struct{}) (string, error) { return time.Now().Format(time.Kitchen), nil }
 	return &agent.Agent{
@@ -25,8 +25,8 @@ func hello(model string) *agent.Agent {
 	}
 }
 
-// TestFirstProgramOfStrictVendors runs README's first program, and one whose tool has a type of every
-// kind, with servers that refuse what their vendors refuse.
+// The first program of README, and one whose tool has fields of every type, run with servers that
+// reject the same requests as their vendors.
 func TestFirstProgramOfStrictVendors(t *testing.T) {
 	type tree struct {
 		Text string `json:"text"`
@@ -54,7 +54,7 @@ func TestFirstProgramOfStrictVendors(t *testing.T) {
 		"Gemini":           {&providertest.StrictVendor{API: "google-generative-ai", Dialect: providers.SchemaGemini}, "google", "gemini-3.1-pro-preview"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The limit of output is as large as the window, as that of many models is.
+			// The output limit is as large as the window, as for many models.
 			const window = 32768
 			v.vendor.Window = window
 			server := httptest.NewServer(v.vendor)
@@ -64,7 +64,7 @@ func TestFirstProgramOfStrictVendors(t *testing.T) {
 			rich.Name = "rich"
 			rich.Tools = append(rich.Tools, agent.NewTool("order", "Orders.", func(context.Context, order) (string, error) { return "", nil }, nil))
 			p := clitest.New(Commands)
-			p.Brings = cli.Program{
+			p.Own = cli.Program{
 				Providers: map[string]providers.Registration{v.provider: {
 					API: v.vendor.API, BaseURL: server.URL, APIKey: "key", ContextWindow: new(window), MaxTokens: new(window),
 				}},

@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// swap is a handler that is exchanged while it serves. A request stays with the
-// handler it came to. The zero value answers nothing: set comes first.
+// swap is a handler that can be replaced while it serves. A request stays with its handler. The zero
+// value serves nothing: call set first.
 type swap struct {
 	mu      sync.Mutex
 	current *tenant
 }
 
-// tenant is a handler and how many requests are inside it.
+// tenant is a handler and its number of open requests.
 type tenant struct {
 	handler http.Handler
 	inside  int
 	retired bool
-	left    chan struct{} // closed once it is retired and nobody is inside
+	left    chan struct{} // closed once it is retired and has no open request
 }
 
-// set makes h answer every request from now on. The channel is closed once no
-// request is left in the handler before it.
+// set makes h serve every request from now on. The channel is closed once the previous handler has no
+// open request.
 func (s *swap) set(h http.Handler) (left <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *swap) set(h http.Handler) (left <-chan struct{}) {
 	return old.left
 }
 
-// check closes left when its time has come. The caller holds mu.
+// check closes left if the handler is retired and has no open request. The caller holds mu.
 func (t *tenant) check() {
 	if t.retired && t.inside == 0 {
 		close(t.left)

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// TestTrial is what a person copies from the banner: it must not be refused.
+// The command that users copy from the banner must work.
 func TestTrial(t *testing.T) {
 	type guest struct {
 		Name string `json:"name"`

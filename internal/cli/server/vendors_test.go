@@ -29,8 +29,8 @@ import (
 	"github.com/parleyrun/parley/providers/openairesponses"
 )
 
-// vendors has a model of the catalog for each format that a vendor speaks, and where the
-// fake model speaks it.
+// vendors lists a model of the catalog per vendor format, and the path at which the fake model serves
+// the format.
 var vendors = []struct{ api, model, path string }{
 	{anthropicmessages.API, "anthropic/claude-opus-4-6", ""},
 	{bedrockconverse.API, "amazon-bedrock/anthropic.claude-opus-4-6-v1", "/bedrock"},
@@ -43,16 +43,16 @@ var vendors = []struct{ api, model, path string }{
 	{openairesponses.APICodex, "openai-codex/gpt-5.6-sol", "/backend-api"},
 }
 
-// vendorsEnv makes the program one with an agent for each vendor, at this URL.
+// vendorsEnv is the variable with a URL that makes the program have an agent for each vendor at it.
 const vendorsEnv = "PARLEY_TEST_VENDORS"
 
-// withVendors is what that program brings. Each agent has the name of a format.
+// withVendors returns the extensions of that program. Each agent has the name of a format.
 func withVendors(at string) cli.Program {
 	p := cli.Program{Providers: map[string]providers.Registration{}}
 	for _, v := range vendors {
 		provider, _, _ := strings.Cut(v.model, "/")
 		r := providers.Registration{BaseURL: at + v.path}
-		if v.api == openairesponses.APICodex { // whose token no variable has
+		if v.api == openairesponses.APICodex { // its token has no variable
 			r.APIKey = "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"https://api.openai.com/auth":{"chatgpt_account_id":"key"}}`)) + ".e30"
 		}
 		p.Providers[provider] = r
@@ -64,7 +64,7 @@ func withVendors(at string) cli.Program {
 	return p
 }
 
-// meets is a tool that ends once another is under way, too, and may show a picture.
+// meets returns a tool that ends once another one runs too. It may return an image.
 func meets(at, name, other, picture string) agent.Tool {
 	return agent.NewTool(name, "Looks at it.", func(ctx context.Context, _ struct {
 		At string `json:"at,omitempty"`
@@ -88,8 +88,7 @@ func meets(at, name, other, picture string) agent.Tool {
 	}, nil)
 }
 
-// startVendors serves all formats for who has the key, and sets what the catalog says that
-// people have to set.
+// startVendors serves all formats with a key, and sets the variables that the catalog requires.
 func startVendors(t *testing.T) (*fakemodel.Model, string) {
 	t.Helper()
 	model := fakemodel.New(&fakemodel.Options{Key: "key"})
@@ -111,7 +110,7 @@ func startVendors(t *testing.T) (*fakemodel.Model, string) {
 	return model, server.URL
 }
 
-// last checks that no call was refused, and returns the last one to a model with a prompt.
+// last requires that no call was rejected, and returns the last call of a model with a prompt.
 func last(t *testing.T, model *fakemodel.Model, spec, prompt string) (found fakemodel.Request) {
 	t.Helper()
 	_, id, _ := strings.Cut(spec, "/")
@@ -126,15 +125,15 @@ func last(t *testing.T, model *fakemodel.Model, spec, prompt string) (found fake
 	return found
 }
 
-// pictured is an output with an image, whichever of the two it is.
+// pictured matches an output with an image of either tool.
 var pictured = regexp.MustCompile(`\{"output":("seen"),"images":\[.*\]\}`)
 
-// TestRunOfEachVendor is a turn with reasoning, two calls at once and an image, and looks the
-// same whoever the vendor is.
+// A turn with reasoning, two concurrent tool calls and an image has the same transcript for every
+// vendor.
 func TestRunOfEachVendor(t *testing.T) {
 	model, at := startVendors(t)
 	p := clitest.New(Commands)
-	p.Brings = withVendors(at)
+	p.Own = withVendors(at)
 	for _, v := range vendors {
 		t.Run(v.api, func(t *testing.T) {
 			const ask = `reasoning=2 say="One moment." tool=look {"at":"Nîmes"} tool=count then reasoning=1 say="Done with both."`
@@ -152,12 +151,12 @@ func TestRunOfEachVendor(t *testing.T) {
 	}
 }
 
-// cut is a conversation that is cut off in mid-stream.
+// cut is a conversation that is interrupted in mid-stream.
 type cut struct {
 	api, model string
 	ask        string
-	until      string   // it has said
-	left       []string // of the reply, in parts
+	until      string   // text after which it is interrupted
+	left       []string // remaining parts of the reply
 	images     int      // of the user, and of tools
 	receipt    clitest.Receipt
 	reader     *clitest.Reader
@@ -171,7 +170,7 @@ func (c *cut) url(t *testing.T, n *clitest.Node) *url.URL {
 	return u.JoinPath("..", c.api, c.until)
 }
 
-// send sends a message with a picture.
+// send sends a message with an image.
 func (c *cut) send(t *testing.T, n *clitest.Node, text string) clitest.Receipt {
 	t.Helper()
 	to, err := client.New(c.url(t, n).String(), nil)
@@ -185,8 +184,8 @@ func (c *cut) send(t *testing.T, n *clitest.Node, text string) clitest.Receipt {
 	return receipt
 }
 
-// TestServerOfEachVendorIsKilled in mid-stream: of the answer to two calls, and of the first
-// thoughts. Another process takes up both, and each vendor takes what is left of them.
+// The server is killed during the answer to two calls, and during the first reasoning. Another process
+// resumes both, and each vendor accepts the rest.
 func TestServerOfEachVendorIsKilled(t *testing.T) {
 	model, at := startVendors(t)
 	t.Setenv(vendorsEnv, at)
@@ -214,7 +213,7 @@ func TestServerOfEachVendorIsKilled(t *testing.T) {
 	}
 }
 
-// ends waits for the end of a reply that was cut off, and has another one.
+// ends waits for the end of the interrupted reply, and for another reply.
 func (c *cut) ends(t *testing.T, n *clitest.Node, model *fakemodel.Model) {
 	at := c.url(t, n)
 	c.reader.Until(at, c.reader.Offset(), clitest.Settled(c.receipt.SubmissionID))

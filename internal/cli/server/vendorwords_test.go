@@ -14,9 +14,8 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// TestVendorWords: the log of dev has the words of a vendor that refuses a call, and send prints
-// them. The log of serve has the remedy instead, unless events of the agent show content. No key
-// is shown anywhere.
+// The log of dev includes the error message of a vendor, and send prints it. The log of serve has the
+// remedy instead, unless events of the agent include content. No key is printed.
 func TestVendorWords(t *testing.T) {
 	const key, words = "key-of-the-vendor-1234", "unknown parameter: frobnicate"
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

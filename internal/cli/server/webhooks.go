@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/outbox/webhook"
 )
 
-// outboxOf returns where posts go: the targets of the file and those of the program, which have other
-// names, and what ends the connections that are kept.
+// outboxOf returns the targets of posts, of the file and of the program, whose names must differ. end
+// closes their idle connections.
 func outboxOf(w config.Webhooks, own map[string]outbox.Target) (routes outbox.Routes, end func(), err error) {
 	public, private := webhook.New(nil), webhook.New(&webhook.Options{Private: true})
 	end = func() { public.Close(); private.Close() }

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// TestOutboxOf: what of a configuration cannot be a target, and that secrets are in no error.
+// Invalid targets are rejected, and no error contains a secret.
 func TestOutboxOf(t *testing.T) {
 	good := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for name, c := range map[string]struct {

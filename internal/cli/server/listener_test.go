@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// TestDrainDelayDefaults: a node of a cluster serves for 5 s after SIGTERM, another one ends at
-// once, and the configuration overrides both.
+// A node of a cluster serves for 5 s after SIGTERM, a single node ends at once, and the configuration
+// overrides both.
 func TestDrainDelayDefaults(t *testing.T) {
 	cluster := &config.Cluster{}
 	for name, tt := range map[string]struct {
@@ -33,8 +33,8 @@ func TestDrainDelayDefaults(t *testing.T) {
 	}
 }
 
-// TestDrainingNodeServes stops a node that has nobody to hand over to: /readyz answers 503, and
-// messages and reads are served for as long as --drain-delay says. A second signal ends it.
+// A node without peers drains: /readyz returns 503, and requests are served for --drain-delay. A
+// second signal ends it.
 func TestDrainingNodeServes(t *testing.T) {
 	dir, admin := t.TempDir(), noderun.Refusing(t)
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("admin: {listen: %q}", admin), "drain: {delay: 0s}")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// usageTemplate is how a command is called and what it takes.
+// usageTemplate formats the usage and flags of a command.
 const usageTemplate = `Usage:{{if not (index .Annotations "parley_group")}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} <command>{{end}}{{if .HasExample}}
@@ -31,13 +31,13 @@ Flags of every command below {{.Parent.CommandPath}}:
 {{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} <command> says more about one.{{end}}
 `
 
-// isGroup is the annotation of a command that does nothing by itself.
+// isGroup is the annotation of a command that only has subcommands.
 const isGroup = "parley_group"
 
-// worded gives a program our words where the library has its own.
+// worded replaces the library's texts by those of Parley.
 func worded(root *cobra.Command) {
 	root.SetUsageTemplate(usageTemplate)
-	root.SetVersionTemplate("{{.Version}}\n") // as the command prints it
+	root.SetVersionTemplate("{{.Version}}\n") // same as the command prints
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(flagError(cmd, err)) })
 	root.SetHelpCommand(helpCommand(root))
@@ -87,7 +87,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			return subcommands(cmd), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	help.Flags().BoolP("help", "h", false, "print this") // The library adds the command behind all others.
+	help.Flags().BoolP("help", "h", false, "print this") // The library appends its own help command otherwise.
 	return help
 }
 
@@ -100,7 +100,7 @@ func subcommands(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// oneOf are the arguments of a command that has others below it: none.
+// oneOf rejects arguments of a command that has subcommands.
 func oneOf(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -109,9 +109,9 @@ func oneOf(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s has no command %q%s; it has %s", cmd.CommandPath(), args[0], meant(args[0], "", names), strings.Join(names, ", "))
 }
 
-// meant asks whether somebody meant one of the names, "" if none is near.
+// meant returns a suggestion for a mistyped name, "" if no name is similar.
 func meant(word, prefix string, names []string) string {
-	// The library knows how far commands are from each other.
+	// The library computes the distance between command names.
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
 		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
@@ -123,7 +123,7 @@ func meant(word, prefix string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s%s?)", prefix, near[0])
 }
 
-// RenamedFlag accepts a flag by its former name, too.
+// RenamedFlag also accepts a flag by its former name.
 func RenamedFlag(cmd *cobra.Command, former, name string) {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
 		if given == former {
@@ -133,7 +133,7 @@ func RenamedFlag(cmd *cobra.Command, former, name string) {
 	})
 }
 
-// NoArgs refuses arguments.
+// NoArgs rejects arguments.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -141,7 +141,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no argument, and %q is one; %s --help says what it takes", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
-// AtMostOne refuses a second argument.
+// AtMostOne rejects a second argument.
 func AtMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil
@@ -149,7 +149,7 @@ func AtMostOne(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes one argument, and %q is another; %s --help says what it takes", cmd.CommandPath(), args[1], cmd.CommandPath())
 }
 
-// flagError says what is wrong with a flag, and what to do.
+// flagError describes a mistake in a flag and its remedy.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var lacking *pflag.ValueRequiredError
@@ -171,7 +171,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; %s", err, lists)
 }
 
-// wanted says what the value of a flag is.
+// wanted describes the value that a flag takes.
 func wanted(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "int", "int64":
@@ -186,14 +186,14 @@ func wanted(e *pflag.InvalidValueError) string {
 	return errors.Unwrap(e).Error()
 }
 
-// Annotations of cobra's, by MarkFlagsMutuallyExclusive and MarkFlagsRequiredTogether: the
-// names of a group.
+// Annotations of cobra (MarkFlagsMutuallyExclusive, MarkFlagsRequiredTogether) that hold the names of
+// a group.
 const (
 	exclusiveGroups = "cobra_annotation_mutually_exclusive"
 	togetherGroups  = "cobra_annotation_required_if_others_set"
 )
 
-// flagGroups refuses flags that exclude each other, and those that lack another one.
+// flagGroups rejects flags that exclude each other, and flags whose required partner is missing.
 func flagGroups(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if err != nil || !f.Changed {

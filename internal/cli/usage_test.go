@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// look is a room with a group and a command that has flags of every kind.
+// look is a command set with a group and a command that has flags of every kind.
 func look(p *Program) []*cobra.Command {
 	group := &cobra.Command{Use: "log", Short: "Look into logs"}
 	verify := &cobra.Command{Use: "verify", Short: "Check", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
@@ -38,7 +38,7 @@ func lookRun(p *Program, args ...string) (code int, out string) {
 	return code, b.String()
 }
 
-// TestWordsAreOurs: what the library says of a mistake by itself says what to do.
+// Texts of the library are replaced, and each names a remedy.
 func TestWordsAreOurs(t *testing.T) {
 	for args, want := range map[string]string{
 		"bogus":                          `parley has no command "bogus"; it has completion, log, run, version`,
@@ -76,12 +76,12 @@ func TestWordsAreOurs(t *testing.T) {
 	}
 }
 
-// full takes nothing, as a disk may.
+// full fails every write, like a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("write: no space left") }
 
-// TestUnwrittenOutput: what could not be printed is no success, whoever looks at writes.
+// A failed write to standard output is an error, whether or not the command checks it.
 func TestUnwrittenOutput(t *testing.T) {
 	var b bytes.Buffer
 	if code := (&Program{}).Run(context.Background(), []string{"log"}, full{}, &b, look); code != 1 || b.String() != "parley: write: no space left\n" {
@@ -89,7 +89,6 @@ func TestUnwrittenOutput(t *testing.T) {
 	}
 }
 
-// TestCompletion: what a shell asks the program.
 func TestCompletion(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile(DefaultConfig, []byte("agents:\n  echo: {model: demo/parrot}\n  deep: {model: openai/gpt-5}\n"), 0o600); err != nil {
