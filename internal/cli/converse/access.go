@@ -15,29 +15,27 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// AccessFlags are the flags with which a command authenticates at a server, and what a
-// gateway in front of the server asks for. The zero value sends nothing.
+// AccessFlags are the flags for the token and the headers that a server, or a gateway before it,
+// requires. The zero value sends none.
 type AccessFlags struct {
 	tokenEnv string
 	headers  []string
 }
 
-// Add adds the flags. A token itself is never an argument: other users of the machine see
-// those.
+// Add adds the flags. A token is never an argument, because other users of the machine see arguments.
 func (f *AccessFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server")
 	cmd.Flags().StringArrayVar(&f.headers, "header", nil,
 		"send this header with each request, as 'Name: value'; may be given again. Other users of the machine see it")
 }
 
-// Access is the token and the headers that requests carry.
+// Access holds the token and the headers of requests.
 type Access struct {
 	Token  string
 	Header http.Header
 }
 
-// Access returns the token of the variable and the headers. An [*HeaderError] is a wrong
-// command line.
+// Access returns the token of the variable and the headers. A [*HeaderError] is a usage error.
 func (f *AccessFlags) Access() (Access, error) {
 	header, err := headersOf(f.headers)
 	if err == nil && f.tokenEnv != "" && header.Get("Authorization") != "" {
@@ -50,7 +48,7 @@ func (f *AccessFlags) Access() (Access, error) {
 	return Access{Token: token, Header: header}, err
 }
 
-// Options returns the options of a client that has the access.
+// Options returns client options with the access.
 func (a Access) Options() *client.Options {
 	return &client.Options{
 		HTTPClient: &http.Client{CheckRedirect: a.Redirect}, Token: a.Token,
@@ -58,11 +56,11 @@ func (a Access) Options() *client.Options {
 	}
 }
 
-// maxRedirects bounds the redirects of one request, as package net/http does.
+// maxRedirects bounds the redirects of one request, as in package net/http.
 const maxRedirects = 10
 
-// Redirect is the CheckRedirect of a client that has the access: package net/http would send
-// the headers to other hosts.
+// Redirect implements CheckRedirect. It removes the headers for other hosts, to which package net/http
+// would send them.
 func (a Access) Redirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= maxRedirects:
@@ -83,7 +81,7 @@ func (a Access) Set(r *http.Request) {
 	}
 }
 
-// tokenOf returns the token of a variable, none if tokenEnv is "".
+// tokenOf returns the token of a variable, "" if tokenEnv is "".
 func tokenOf(tokenEnv string) (string, error) {
 	if tokenEnv == "" {
 		return "", nil
@@ -95,7 +93,7 @@ func tokenOf(tokenEnv string) (string, error) {
 	return token, nil
 }
 
-// HeaderError is a value of --header that is not sent. It never holds the value of the header,
+// HeaderError reports a value of --header that is not sent. It never includes the value of the header,
 // which may be a credential.
 type HeaderError struct {
 	Name    string // "" if it has none
@@ -110,8 +108,7 @@ func (e *HeaderError) Error() string {
 	return fmt.Sprintf("--header %.100q: %s", e.Name, e.Problem)
 }
 
-// reservedHeaders are those that a client or a connection makes itself, and the beginnings of
-// names of such.
+// Headers, and prefixes of headers, that the client or the connection sets itself.
 var (
 	reservedHeaders = []string{
 		"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
@@ -120,7 +117,7 @@ var (
 	reservedPrefixes = []string{"Parley-", "Proxy-"}
 )
 
-// headersOf returns the headers of the values of --header.
+// headersOf parses the values of --header.
 func headersOf(given []string) (http.Header, error) {
 	all := http.Header{}
 	for _, raw := range given {
@@ -149,7 +146,7 @@ func headersOf(given []string) (http.Header, error) {
 	return all, nil
 }
 
-// isToken reports whether s is a token of HTTP, as names of headers are.
+// isToken reports whether s is an HTTP token, as header names must be.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// causesPath is where a server of parley dev shows the timeline of a submission.
+	// causesPath is the path at which parley dev serves the timeline of a submission.
 	causesPath = "/+console/api/submission"
-	// causesWithin bounds the wait for causes, and causesPause is the time between two requests:
-	// events are stored a moment after a settlement.
+	// causesWithin bounds the wait for causes, because events are stored shortly after a settlement.
+	// causesPause is the polling interval.
 	causesWithin = 3 * time.Second
 	causesPause  = 250 * time.Millisecond
-	// maxTimelineBytes bounds a timeline, and maxCauseBytes a cause that is printed.
+	// maxTimelineBytes bounds a timeline, and maxCauseBytes a printed cause.
 	maxTimelineBytes = 64 << 20
 	maxCauseBytes    = 2 << 10
 )
 
-// explain prints the words of the model's vendor about a submission that failed, which a
-// server of parley dev shows, or where the words are.
+// explain prints the vendor's error message of a failed submission. A server of parley dev serves it;
+// for other servers it prints where to find it.
 func (r *Reply) explain(ctx context.Context, s conversation.Settlement) {
 	if s.Error == nil || s.Error.Type != conversation.CodeModelFailed {
 		return
@@ -57,7 +57,7 @@ func (r *Reply) explain(ctx context.Context, s conversation.Settlement) {
 	}
 }
 
-// errNoTimeline is the error of a server that shows no timelines.
+// errNoTimeline reports a server without timelines.
 var errNoTimeline = errors.New("the server shows no timelines")
 
 // timeline is a node of the tree of a submission.
@@ -67,7 +67,7 @@ type timeline struct {
 	Children []timeline
 }
 
-// causesOf returns the vendor's words about failed calls of a submission, in order.
+// causesOf returns the vendor's messages about failed calls of a submission, in order.
 func causesOf(ctx context.Context, at *url.URL, access Access, id conversation.SubmissionID) ([]string, error) {
 	u := url.URL{Scheme: at.Scheme, User: at.User, Host: at.Host, Path: causesPath, RawQuery: url.Values{"id": {string(id)}}.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -79,7 +79,7 @@ func causesOf(ctx context.Context, at *url.URL, access Access, id conversation.S
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // It was only read.
+	defer resp.Body.Close() //nolint:errcheck // read only
 	if resp.StatusCode != http.StatusOK {
 		return nil, errNoTimeline
 	}
@@ -90,7 +90,7 @@ func causesOf(ctx context.Context, at *url.URL, access Access, id conversation.S
 	return shown.Trace.causes(nil), nil
 }
 
-// causes appends those of a node and of the nodes below it, each once.
+// causes appends the causes of a node and its children without duplicates.
 func (t *timeline) causes(all []string) []string {
 	if t.Kind == "log" && t.Error != nil && t.Error.Message != "" {
 		if words := wordsOf(t.Error.Message); !slices.Contains(all, words) {
@@ -103,7 +103,7 @@ func (t *timeline) causes(all []string) []string {
 	return all
 }
 
-// wordsOf returns the message within the body of a vendor's answer, or the body.
+// wordsOf returns the message in the body of a vendor's response, or the body.
 func wordsOf(body string) string {
 	var answer struct {
 		Message string

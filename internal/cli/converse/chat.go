@@ -17,26 +17,26 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// shownMessages is how many messages of a conversation that goes on are printed.
+// shownMessages bounds the printed messages of an existing conversation.
 const shownMessages = 20
 
-// ChatOptions are what a conversation at a prompt is held with.
+// ChatOptions configure a [Chat].
 type ChatOptions struct {
 	At     *url.URL
 	Access Access
-	// Initial is what the agent is handed if the first message begins the conversation.
+	// Initial is the initial data of a new conversation.
 	Initial cli.InitialData
-	// In, Out and ErrOut are the standard streams. At a terminal it edits lines; of others it
-	// takes each line as a message, and prints no prompt.
+	// In, Out and ErrOut are the standard streams. Lines are edited at a terminal. Otherwise each line
+	// is a message, and no prompt is printed.
 	In          io.Reader
 	Out, ErrOut io.Writer
 	// Welcome is printed first.
 	Welcome string
 }
 
-// Chat holds a conversation until In or ctx ends, or somebody leaves: at a terminal by Ctrl-D,
-// or Ctrl-C where no answer comes. It returns the outcome of the last message as an error of
-// package cli, where nobody watches.
+// Chat runs a prompt until In or ctx ends or the user leaves. At a terminal the user leaves with
+// Ctrl-D, or with Ctrl-C while no answer streams. Without a terminal it returns the outcome of the
+// last message as an error of package cli.
 func Chat(ctx context.Context, o ChatOptions) error {
 	c := &chat{o: o, notes: &Notices{At: o.At, ErrOut: o.ErrOut}, out: o.Out}
 	if in, out := cli.File(o.In), cli.File(o.Out); in != nil && cli.IsTerminal(in) && cli.IsTerminal(o.Out) {
@@ -50,11 +50,11 @@ func Chat(ctx context.Context, o ChatOptions) error {
 			io.Reader
 			io.Writer
 		}{c.keys, out}, "> ")
-		_, _ = io.WriteString(out, "\x1b[?2004h") // pastes are told from keys
+		_, _ = io.WriteString(out, "\x1b[?2004h") // enables bracketed paste
 		defer func() { _, _ = io.WriteString(out, "\x1b[?2004l") }()
 		c.out = cli.Clean(c.raw)
 		c.notes.ErrOut = c.out
-		go c.keys.listen(in) // It ends with the terminal, or with the process.
+		go c.keys.listen(in) // It ends with the terminal or the process.
 		defer context.AfterFunc(ctx, func() { c.keys.end(ctx.Err()) })()
 	} else {
 		c.lines = bufio.NewReader(o.In)
@@ -66,8 +66,8 @@ func Chat(ctx context.Context, o ChatOptions) error {
 type chat struct {
 	o     ChatOptions
 	notes *Notices
-	out   io.Writer      // cleans what it is told
-	raw   *term.Terminal // nil where lines are not edited
+	out   io.Writer      // filters escape sequences
+	raw   *term.Terminal // nil if lines are not edited
 	keys  *keyboard
 	lines *bufio.Reader
 	last  conversation.Outcome
@@ -101,7 +101,7 @@ func (c *chat) run(ctx context.Context) error {
 	}
 }
 
-// next is the next message.
+// next reads the next message.
 func (c *chat) next(ctx context.Context) (string, error) {
 	if c.raw == nil {
 		line, err := c.lines.ReadString('\n')
@@ -123,7 +123,7 @@ func (c *chat) next(ctx context.Context) (string, error) {
 	return c.keys.message(line), err
 }
 
-// before prints the end of a conversation that goes on.
+// before prints the last messages of an existing conversation.
 func (c *chat) before(ctx context.Context) error {
 	patient, enough := c.interruptible(ctx)
 	defer enough()
@@ -137,7 +137,7 @@ func (c *chat) before(ctx context.Context) error {
 	var refused *client.Error
 	switch {
 	case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
-		return nil // it begins with the first message
+		return nil // the first message creates it
 	case err != nil && patient.Err() != nil:
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; %s://%s has not answered", c.o.At.Scheme, c.o.At.Host)}
 	case err != nil && looking.Err() != nil:
@@ -145,20 +145,20 @@ func (c *chat) before(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read %s: %w", c.o.At.Redacted(), Readable(err))
 	case c.raw == nil:
-		return nil // a program knows what was said
+		return nil // a program needs no history
 	}
 	if n := len(s.Messages); n > shownMessages {
 		fmt.Fprintf(c.out, "(the last %d messages; parley tail %s prints all)\n", shownMessages, c.o.At.Redacted())
 		s.Messages = s.Messages[n-shownMessages:]
 	}
-	s.Settlements = nil // of what did not complete the messages tell
+	s.Settlements = nil // the messages already show failed submissions
 	p := c.printer("")
 	p.Chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: s})
 	p.End()
 	return nil
 }
 
-// unreached is why there is no answer, without the request.
+// unreached returns the network error without the request.
 func unreached(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -167,7 +167,7 @@ func unreached(err error) error {
 	return err
 }
 
-// printer prints an answer, or with "" all.
+// printer returns a printer for one answer, or for all with "".
 func (c *chat) printer(only conversation.SubmissionID) *cli.Printer {
 	o := &cli.PrintOptions{Only: only, Bare: only != ""}
 	if c.raw != nil {
@@ -179,7 +179,7 @@ func (c *chat) printer(only conversation.SubmissionID) *cli.Printer {
 	return cli.NewPrinter(c.out, o)
 }
 
-// say posts a message and prints its answer. left reports that somebody has left meanwhile.
+// say posts a message and prints its answer. left reports that the user left before its end.
 func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	m := client.Message{Body: text, Key: cli.NewKey()}
 	if initial := c.o.Initial.JSON(); initial != nil {
@@ -226,8 +226,8 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	return false, nil
 }
 
-// interruptible is a context that Ctrl-C ends, until stop, for what may never answer: at a
-// terminal whose keys are all passed on, nothing else does.
+// interruptible returns a context that Ctrl-C cancels until stop is called. At a raw terminal, where
+// Ctrl-C is a key, nothing else ends a call without an answer.
 func (c *chat) interruptible(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if c.keys == nil {
@@ -246,8 +246,8 @@ func (c *chat) interruptible(ctx context.Context) (_ context.Context, stop func(
 	return ctx, func() { cancel(); <-gone; c.keys.answering(false) }
 }
 
-// watch waits for interrupts while an answer comes: the first aborts it, the second leaves.
-// It tells whether somebody has left, once leaving has ended.
+// watch handles interrupts while an answer streams: the first aborts it, the second leaves. When
+// leaving ends, the channel receives whether the user has left.
 func (c *chat) watch(leaving context.Context, leave func(), conv *client.Conversation) <-chan bool {
 	done := make(chan bool, 1)
 	if c.keys == nil {
@@ -271,7 +271,7 @@ func (c *chat) watch(leaving context.Context, leave func(), conv *client.Convers
 				return
 			}
 			c.notes.Line("aborting; Ctrl-C again leaves")
-			asking.Go(func() { // which may take as long as the server does
+			asking.Go(func() { // may take as long as the server does
 				if _, err := conv.Abort(leaving); err != nil && leaving.Err() == nil {
 					c.notes.Line("abort: %v", Readable(err))
 				}

@@ -1,9 +1,8 @@
-// Package converse is a client of a conversation at a terminal: it posts messages, prints
-// answers as they come, and holds a conversation at a prompt. The rooms of commands that
-// talk to a server rest on it; it knows nothing of a node.
+// Package converse is a client of a conversation at a terminal: it posts messages, prints answers as
+// they stream, and runs a prompt. The command packages that call a server use it. It does not depend
+// on a node.
 //
-// A [Chat] owns the terminal while it runs. Nothing here is safe for concurrent use unless it
-// says so.
+// A [Chat] owns the terminal while it runs. Types are not safe for concurrent use unless documented.
 package converse
 
 import (
@@ -27,16 +26,16 @@ func NewClient(at *url.URL, access Access, warn func(error)) (*client.Conversati
 	return client.New(at.String(), o)
 }
 
-// Notices say once that a server does not answer, so that nobody waits in the dark.
+// Notices reports once that a server does not respond, so that the user knows the reason of a delay.
 type Notices struct {
 	At     *url.URL
 	ErrOut io.Writer
-	// Notice prints a line while something else is printed; nil if nothing is.
+	// Notice prints a line during other output; nil if there is none.
 	Notice func(errOut io.Writer, format string, args ...any)
 	said   bool
 }
 
-// Retrying says why something is tried again, the first time.
+// Retrying prints the cause of the first retry.
 func (t *Notices) Retrying(err error) {
 	if t.said {
 		return
@@ -54,8 +53,8 @@ func (t *Notices) Line(format string, args ...any) {
 	fmt.Fprintf(t.ErrOut, "parley: "+format+"\n", args...)
 }
 
-// Post sends a message. It is tried again as the client does, but for the first attempts if
-// there is no server to connect to: then nothing was admitted, and nobody is to wait.
+// Post sends a message with the retries of the client. If the first attempt cannot connect, it fails
+// at once: nothing was admitted.
 func Post(ctx context.Context, t *Notices, access Access, m client.Message) (c *client.Conversation, receipt client.Receipt, err error) {
 	err = t.Reach(ctx, func(sending context.Context, retrying func(error)) (err error) {
 		if c, err = NewClient(t.At, access, retrying); err == nil {
@@ -66,7 +65,7 @@ func Post(ctx context.Context, t *Notices, access Access, m client.Message) (c *
 	return c, receipt, NotAdmitted(err)
 }
 
-// NotAdmitted says of an error of Reach that nothing was admitted, if there was no server.
+// NotAdmitted adds to an error of Reach that nothing was admitted, if there was no server.
 func NotAdmitted(err error) error {
 	var nobody *unreachedError
 	if errors.As(err, &nobody) {
@@ -75,7 +74,7 @@ func NotAdmitted(err error) error {
 	return err
 }
 
-// unreachedError says that there is no server.
+// unreachedError reports that there is no server.
 type unreachedError struct {
 	at    *url.URL
 	cause error
@@ -89,8 +88,8 @@ func (e *unreachedError) Error() string {
 // Unwrap returns the cause.
 func (e *unreachedError) Unwrap() error { return e.cause }
 
-// Reach does something with a client, which tells retrying why it tries again. That ends at once if there is no server to
-// connect to at first, with an error that says so.
+// Reach calls do with a function for the cause of each retry. If the first attempt cannot connect, it
+// fails at once with an error that names the server.
 func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retrying func(error)) error) error {
 	trying, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -115,7 +114,7 @@ func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retryi
 	return err
 }
 
-// Unsure is an error of post as a user reads it.
+// Unsure rewrites an error of a post whose outcome may be unknown, for the user.
 func Unsure(ctx context.Context, verb, what, key string, err error) error {
 	again := fmt.Sprintf("send it again with --key %s and it is not repeated", key)
 	var uncertain *client.UncertainError
@@ -131,8 +130,8 @@ func Unsure(ctx context.Context, verb, what, key string, err error) error {
 	return fmt.Errorf("%s: %w", verb, Readable(err))
 }
 
-// Readable is an error of a client as a user reads it: without the call and the URL,
-// which are what they typed, and with what helps against a missing token.
+// Readable rewrites an error of the client for the user. It omits the method and the URL, which the
+// user typed, and adds the remedy for a missing token.
 func Readable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
@@ -148,7 +147,7 @@ func Readable(err error) error {
 	return err
 }
 
-// ParseURL checks what a user gave as a conversation.
+// ParseURL parses the URL of a conversation.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(escaped(raw))
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -158,9 +157,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// escaped is a URL as a person writes it with everything escaped that must be. An
-// id may be written with some of its characters escaped, "%2F" at least; if others
-// were missing, package url would not keep those that are there.
+// escaped escapes the characters of a URL that must be escaped. A user may escape only some characters
+// of an id, at least "%2F"; package url would drop these escapes if others were missing.
 func escaped(raw string) string {
 	var b strings.Builder
 	for _, c := range []byte(raw) {

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestUnsure: an answer that leaves nothing behind is no doubt.
+// A response that rules out an admission leaves no doubt.
 func TestUnsure(t *testing.T) {
 	for _, test := range []struct {
 		code      conversation.Code

@@ -8,34 +8,33 @@ import (
 	"sync"
 )
 
-// What a terminal sends around a paste, once it was asked to.
+// Escape sequences of bracketed paste.
 const (
 	pasteBegins = "\x1b[200~"
 	pasteEnds   = "\x1b[201~"
 	altEnter    = "\x1b\r"
 	ctrlC       = 0x03
-	// lineBreak stands for the end of a line within a message while it is edited.
+	// lineBreak replaces a line end within a message while it is edited.
 	lineBreak = "␤"
-	// maxTyped bounds the input that waits, and a paste, in bytes.
+	// maxTyped bounds the buffered input, and a paste, in bytes.
 	maxTyped = 4 << 20
-	// shortPaste is how long a paste of one line is shown as it is.
+	// shortPaste is the maximum length of a one-line paste that is shown.
 	shortPaste = 1000
 )
 
-// keyboard is what somebody types at a terminal that passes on every key. A paste of several
-// lines becomes a mark in the line, for which its text is put when the line is sent; Ctrl-C
-// while an answer comes is told to interrupts and to nobody else. Reads may go beside the
-// rest.
+// keyboard is the input of a raw terminal. A paste of several lines becomes a placeholder in the line,
+// which is replaced by its text when the line is sent. While an answer streams, Ctrl-C is sent to
+// interrupts only. Read may run concurrently with the other methods.
 type keyboard struct {
-	interrupts chan struct{} // one waits at most
+	interrupts chan struct{} // buffers one
 
 	mu      sync.Mutex
 	changed *sync.Cond
 	waiting []byte // for Read
-	busy    bool   // an answer comes
+	busy    bool   // an answer streams
 	ended   error
-	held    []byte // the beginning of what a terminal sends around a paste
-	paste   []byte // under way, nil for none
+	held    []byte // incomplete escape sequence
+	paste   []byte // in progress, nil for none
 	pastes  map[string]string
 }
 
@@ -45,7 +44,7 @@ func newKeyboard() *keyboard {
 	return k
 }
 
-// listen passes on what is typed until that ends: with a terminal, mostly with the process.
+// listen processes input until it ends, usually with the process.
 func (k *keyboard) listen(in io.Reader) {
 	buf := make([]byte, 4096)
 	for {
@@ -58,7 +57,7 @@ func (k *keyboard) listen(in io.Reader) {
 	}
 }
 
-// end has Read return an error once all that waits was read.
+// end makes Read return an error after the buffered input.
 func (k *keyboard) end(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,13 +67,13 @@ func (k *keyboard) end(err error) {
 	k.changed.Broadcast()
 }
 
-// answering says whether an answer comes.
+// answering records whether an answer streams.
 func (k *keyboard) answering(busy bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.busy = busy
 	select {
-	case <-k.interrupts: // of the answer before
+	case <-k.interrupts: // of the previous answer
 	default:
 	}
 }
@@ -131,8 +130,8 @@ func (k *keyboard) typed(keys []byte) {
 	k.changed.Broadcast()
 }
 
-// partly reports whether keys are the beginning of what a terminal sends for something else.
-// Escape by itself waits for the next key, which does no harm.
+// partly reports whether keys are the beginning of an escape sequence. A single Escape waits for the
+// next key, which is harmless.
 func partly(keys []byte) bool {
 	for _, whole := range []string{pasteBegins, pasteEnds, altEnter} {
 		if len(keys) < len(whole) && strings.HasPrefix(whole, string(keys)) {
@@ -148,7 +147,7 @@ func (k *keyboard) pass(s string) {
 	}
 }
 
-// pasted passes on a paste, or a mark in the place of a long one.
+// pasted passes on a paste, or a placeholder for a long one.
 func (k *keyboard) pasted() {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(k.paste))
 	k.paste = nil
@@ -162,7 +161,7 @@ func (k *keyboard) pasted() {
 	k.pass(mark)
 }
 
-// message is a line with what was pasted into it, and with its line breaks.
+// message returns a line with its pastes and line breaks.
 func (k *keyboard) message(line string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestKeyboard types in pieces of every size: what is shown, and what is sent.
+// TestKeyboard sends input in pieces of every size.
 func TestKeyboard(t *testing.T) {
 	long := strings.Repeat("x", shortPaste+1)
 	for _, tt := range []struct{ keys, shown, message string }{
@@ -35,7 +35,6 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
-// TestInterruptsAreOfAnAnswer: Ctrl-C while an answer comes is no key, and one waits at most.
 func TestInterruptsAreOfAnAnswer(t *testing.T) {
 	k := newKeyboard()
 	k.answering(true)

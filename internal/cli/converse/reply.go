@@ -11,18 +11,17 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// queueLook is how long nothing may come of an answer before it is looked at what the message
-// waits for.
+// queueLook is the time without output after which the queue of the conversation is read.
 const queueLook = 500 * time.Millisecond
 
-// Reply is the answer to one message while it comes.
+// Reply is the answer to one message while it streams.
 type Reply struct {
 	conversation *client.Conversation
 	receipt      client.Receipt
 	notes        *Notices
 	access       Access
 
-	mu      sync.Mutex // of what prints
+	mu      sync.Mutex // guards printing
 	printer *cli.Printer
 }
 
@@ -37,7 +36,7 @@ func NewReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *N
 	return a
 }
 
-// Follow prints it until its settlement.
+// Follow prints the answer until its settlement.
 func (r *Reply) Follow(ctx context.Context) (conversation.Outcome, error) {
 	looking, begun := context.WithCancel(ctx)
 	var look sync.WaitGroup
@@ -53,17 +52,17 @@ func (r *Reply) Follow(ctx context.Context) (conversation.Outcome, error) {
 			return s.Outcome, nil
 		}
 	}
-	return "", ctx.Err() // not reached: it ends with an error
+	return "", ctx.Err() // unreachable: the stream ends with an error
 }
 
-// End ends a line of text that was cut off.
+// End ends an open line of text.
 func (r *Reply) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.printer.End()
 }
 
-// print shows what has come, and reports whether that is the end.
+// print prints chunks and reports whether they contain the settlement.
 func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.Settlement, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +78,7 @@ func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.S
 	return conversation.Settlement{}, false
 }
 
-// queue says how many messages are before this one, if it is not answered soon.
+// queue prints how many messages are queued before this one, if its answer does not begin soon.
 func (r *Reply) queue(ctx context.Context) {
 	timer := time.NewTimer(queueLook)
 	defer timer.Stop()
@@ -90,14 +89,14 @@ func (r *Reply) queue(ctx context.Context) {
 	}
 	s, err := r.conversation.History(ctx)
 	if err != nil {
-		return // who follows the answer finds out why
+		return // Follow reports the cause
 	}
 	if n := waiting(s, r.receipt.SubmissionID); n > 0 && ctx.Err() == nil {
 		r.notes.Line("it waits behind %s", cli.Count(int64(n), "message"))
 	}
 }
 
-// waiting counts the submissions before one that are not settled.
+// waiting counts the unsettled submissions before id.
 func waiting(s *conversation.Snapshot, id conversation.SubmissionID) int {
 	settled := map[conversation.SubmissionID]bool{}
 	for _, e := range s.Settlements {
