@@ -51,7 +51,7 @@ func bucketCheckCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// checkBucket probes a bucket and prints what came of it.
+// checkBucket probes a bucket and prints the result.
 func checkBucket(ctx context.Context, place *cli.Place, asJSON bool, out io.Writer) (err error) {
 	conf, _, err := place.Find("bucket")
 	if err != nil {
@@ -94,7 +94,7 @@ func checkBucket(ctx context.Context, place *cli.Place, asJSON bool, out io.Writ
 	return err
 }
 
-// probeReport is a report as JSON has it. Times are in milliseconds.
+// probeReport is the JSON form of a report. Times are in milliseconds.
 type probeReport struct {
 	Bucket     string         `json:"bucket"`
 	OK         bool           `json:"ok"`
@@ -118,7 +118,6 @@ type probeLatency struct {
 	MaxMs     float64 `json:"maxMs"`
 }
 
-// encodeProbe prints a report as one JSON object.
 func encodeProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	p := probeReport{Bucket: at.Place(), OK: true, Checks: []probeCheck{}, Operations: []probeLatency{}, Requests: r.Requests, DurationMs: ms(r.Took)}
@@ -135,7 +134,6 @@ func encodeProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error 
 	return nil
 }
 
-// printProbe prints a report as two tables.
 func printProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "parley bucket check: %s\n\nCHECK\tRESULT\tFOUND\n", at.Place())

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// wantTable checks what "bucket check" prints about a store that answers.
+// wantTable checks the output of "bucket check" for a store that responds.
 func wantTable(t *testing.T, out string, failed ...string) {
 	t.Helper()
 	for _, want := range []string{"CHECK", "REQUEST", "COUNT", "P50", "P99", "MAX", "create race ", "list pages ", "\ncreate ", "\nput ", "\nget ", "\nlist ", "\ndelete ", " requests in "} {
@@ -46,7 +46,7 @@ func TestBucketCheck(t *testing.T) {
 	if err := storage.EnsureFormat(t.Context(), e.Bucket); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // It asks anew each time.
+	for range 2 { // Every check sends its requests again.
 		e.Take()
 		if code, _, errOut := program.Output(t, "bucket", "check", "--config", file); code != 0 || strings.Count(e.Take(), "\n") < 600 {
 			t.Errorf("exit %d, %s", code, errOut)
@@ -60,8 +60,7 @@ func TestBucketCheck(t *testing.T) {
 	}
 }
 
-// TestBucketCheckRefuses has the table and the reason, and takes back what an
-// earlier check found.
+// A failed check prints the table and the reason, and revokes the result of an earlier check.
 func TestBucketCheckRefuses(t *testing.T) {
 	var broken atomic.Bool
 	e := clitest.NewEndpoint(t, func(r *http.Request) {

@@ -23,7 +23,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// The files of "parley cluster certs".
+// Files of "parley cluster certs".
 const (
 	CAFile      = "ca.pem"
 	caKeyFile   = "ca-key.pem"
@@ -31,7 +31,7 @@ const (
 	NodeKeyFile = "node-key.pem"
 )
 
-// Certs is what "parley cluster certs" is told.
+// Certs holds the flags of "parley cluster certs".
 type Certs struct {
 	Name         string
 	hosts        []string
@@ -82,7 +82,7 @@ type authority struct {
 	made bool
 }
 
-// MakeCertificates makes the files and prints how to name them.
+// MakeCertificates writes the files and prints the configuration that names them.
 func MakeCertificates(dir string, cfg Certs, now time.Time, out io.Writer) error {
 	switch {
 	case cfg.Days < 1 || cfg.CADays < 1 || cfg.Days > 36500 || cfg.CADays > 36500:
@@ -122,7 +122,7 @@ cluster:
 	return nil
 }
 
-// openAuthority reads the authority of a folder, or makes one.
+// openAuthority reads the authority of a folder, or creates one.
 func openAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
 	cert, certErr := os.ReadFile(filepath.Join(dir, CAFile))
 	key, keyErr := os.ReadFile(filepath.Join(dir, caKeyFile))
@@ -171,7 +171,7 @@ func parseFirst(data []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// backdated allows for clocks that differ.
+// backdated allows for clock skew.
 const backdated = time.Hour
 
 func newAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
@@ -196,14 +196,14 @@ func newAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the authority back: %w", err)
 	}
-	// The key comes first: a certificate without one could not be used again.
+	// The key is written first: a certificate without its key is useless.
 	if err := errors.Join(writeKey(filepath.Join(dir, caKeyFile), key), writePEM(filepath.Join(dir, CAFile), "CERTIFICATE", der, 0o644)); err != nil {
 		return nil, err
 	}
 	return &authority{cert: cert, key: key, made: true}, nil
 }
 
-// sign makes the pair of a node and returns when it expires.
+// sign writes the key pair of a node and returns its expiry.
 func (ca *authority) sign(dir string, cfg Certs, now time.Time) (time.Time, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -252,7 +252,7 @@ func writeKey(name string, key *ecdsa.PrivateKey) error {
 	return writePEM(name, "PRIVATE KEY", der, 0o600)
 }
 
-// writePEM replaces a file whole: a node may be reading it.
+// writePEM replaces a file atomically, because a node may be reading it.
 func writePEM(name, kind string, der []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {

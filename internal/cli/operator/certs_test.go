@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// mutual is how a node connects and is connected to.
+// mutual returns the TLS configuration of a node for both directions.
 func mutual(t *testing.T, files config.TLS) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
@@ -36,7 +36,7 @@ func mutual(t *testing.T, files config.TLS) *tls.Config {
 	}
 }
 
-// handshake connects two nodes and returns what either says.
+// handshake connects two nodes and returns the error of each.
 func handshake(t *testing.T, from, to config.TLS) (client, server error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -55,7 +55,7 @@ func handshake(t *testing.T, from, to config.TLS) (client, server error) {
 	c := tls.Client(here, mutual(t, from))
 	client = c.HandshakeContext(t.Context())
 	if client == nil {
-		// What the server thinks of the client's certificate comes after it.
+		// The server rejects the client's certificate after the handshake of the client.
 		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 			client = err
 		}
@@ -114,7 +114,7 @@ func TestClusterCerts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The old pair and the new one know each other, in both directions.
+	// The old pair and the new one accept each other in both directions.
 	before := config.TLS{CA: filepath.Join(old, CAFile), Cert: filepath.Join(old, NodeFile), Key: filepath.Join(old, NodeKeyFile), Name: "parley"}
 	for _, way := range [][2]config.TLS{{before, rotated}, {rotated, before}} {
 		if client, server := handshake(t, way[0], way[1]); client != nil || server != nil {

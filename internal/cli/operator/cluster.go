@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// watchWindow is how long "parley cluster status" looks for heartbeats that change,
-	// unless the file sets longer intervals.
+	// watchWindow is how long "parley cluster status" watches heartbeats, unless the file sets longer
+	// intervals.
 	watchWindow = 1100 * time.Millisecond
-	// watchPause is the time between two looks at the table.
+	// watchPause is the polling interval of the table.
 	watchPause = 200 * time.Millisecond
 )
 
-// clusterConfig is what the commands of "parley cluster" are told.
+// clusterConfig holds the flags of "parley cluster".
 type clusterConfig struct {
 	place *cli.Place
 	json  bool
@@ -73,7 +73,6 @@ func clusterStatusCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// open opens the bucket of the configuration file.
 func (cfg clusterConfig) open(ctx context.Context) (*config.Server, storage.Bucket, error) {
 	conf, file, err := cfg.place.Find("bucket")
 	if err != nil {
@@ -131,7 +130,7 @@ func (cfg clusterConfig) status(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// reached reports whether every member is reached by all others, as far as they report.
+// reached reports whether all other members reach every member, as far as they report it.
 func (r ClusterReport) reached() bool {
 	ids := map[string]bool{}
 	for _, m := range r.Members {
@@ -145,7 +144,7 @@ func (r ClusterReport) reached() bool {
 	return true
 }
 
-// pause waits, or says that ctx has ended.
+// pause waits for d, or returns the error of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -157,13 +156,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// clusterWatch looks at the members again and again, and at which heartbeats change.
+// clusterWatch polls the members and counts changes of their heartbeats.
 type clusterWatch struct {
 	bucket storage.Bucket
 	view   *actors.ClusterView
-	beats  map[string]int64     // as last seen
-	seen   map[string]time.Time // when a change was seen last, by our clock
-	counts map[string]int       // changes seen
+	beats  map[string]int64     // last value
+	seen   map[string]time.Time // time of the last change by the local clock
+	counts map[string]int       // number of changes
 }
 
 func newClusterWatch(b storage.Bucket) *clusterWatch {
@@ -186,7 +185,7 @@ func (w *clusterWatch) look(ctx context.Context) error {
 	return nil
 }
 
-// all reports whether every member was seen to live.
+// all reports whether the heartbeat of every member has changed.
 func (w *clusterWatch) all() bool {
 	for _, m := range w.view.Members {
 		if w.counts[m.ID] == 0 {
@@ -196,7 +195,7 @@ func (w *clusterWatch) all() bool {
 	return true
 }
 
-// member finds one in the newest view.
+// member returns a member of the newest view.
 func (w *clusterWatch) member(id string) (actors.ClusterMember, bool) {
 	for _, m := range w.view.Members {
 		if m.ID == id {
@@ -206,16 +205,15 @@ func (w *clusterWatch) member(id string) (actors.ClusterMember, bool) {
 	return actors.ClusterMember{}, false
 }
 
-// ClusterReport is what status prints.
+// ClusterReport is the output of status.
 type ClusterReport struct {
 	Bucket  string         `json:"bucket"`
 	Epoch   int64          `json:"epoch"`
 	Members []memberReport `json:"members"`
-	// Unread are the record types that some members cannot read and others can.
+	// Unread lists record types that some members can read and others cannot.
 	Unread []unreadType `json:"unread"`
 }
 
-// memberReport is the row of one member.
 type memberReport struct {
 	storage.Member
 	State  string     `json:"state"`
@@ -223,13 +221,13 @@ type memberReport struct {
 	Active int64      `json:"active"`
 	Busy   int64      `json:"busy"`
 	Beat   *time.Time `json:"beat,omitempty"` // by that node's clock
-	// Reach is which other members answer it, nil if it does not say.
+	// Reach lists the members that answer this one, nil if it does not report it.
 	Reach *storage.Reach `json:"reach,omitempty"`
 	Seen  bool           `json:"seen"`
 	age   time.Duration
 }
 
-// unreadType is a record type and who cannot read it.
+// unreadType is a record type and the members that cannot read it.
 type unreadType struct {
 	Type    conversation.RecordType `json:"type"`
 	Members []string                `json:"members"`
@@ -251,13 +249,13 @@ func (w *clusterWatch) report(bucket string) ClusterReport {
 	return r
 }
 
-// States of members: one that most others do not reach, and one that hands over.
+// States of members that most others do not reach, and of members that drain.
 const (
 	notReached    = "not reached"
 	stateDraining = "draining"
 )
 
-// stateOf says in a word what a member takes.
+// stateOf returns the state of a member as one word.
 func stateOf(m actors.ClusterMember) string {
 	switch {
 	case m.Draining:
@@ -272,7 +270,7 @@ func stateOf(m actors.ClusterMember) string {
 	return "serving"
 }
 
-// unread finds the record types that not all members list.
+// unread returns the record types that not all members list.
 func unread(members []actors.ClusterMember) []unreadType {
 	out := []unreadType{}
 	known := map[conversation.RecordType]bool{}
@@ -305,7 +303,7 @@ func lists(m actors.ClusterMember, t conversation.RecordType) bool {
 	return false
 }
 
-// print prints the report as a table and what is worth saying about it.
+// print prints the report as a table, followed by notes.
 func (r ClusterReport) print(out io.Writer) error {
 	if len(r.Members) == 0 {
 		_, err := fmt.Fprintf(out, "parley cluster status: %s\n\nNo node serves it.\n", r.Bucket)
@@ -324,7 +322,7 @@ func (r ClusterReport) print(out io.Writer) error {
 			beat = fmt.Sprintf("%.1f s ago", m.age.Seconds())
 		}
 		version := ""
-		if len(versions) > 1 { // one for all has a line below
+		if len(versions) > 1 { // a common version has a line below
 			version = dash(m.Version)
 		}
 		t.Add(short[m.ID], dash(m.Node), dash(m.Address), version, fmt.Sprint(m.Weight), m.State, fmt.Sprintf("%.1f %%", 100*m.Share),
@@ -357,7 +355,7 @@ func (r ClusterReport) print(out io.Writer) error {
 	return nil
 }
 
-// versions are those that the members run, each once.
+// versions returns the versions of the members without duplicates.
 func (r ClusterReport) versions() []string {
 	var list []string
 	for _, m := range r.Members {
@@ -368,7 +366,7 @@ func (r ClusterReport) versions() []string {
 	return list
 }
 
-// reaches says how many other members a member reaches.
+// reaches formats how many other members a member reaches.
 func (r ClusterReport) reaches(m memberReport) string {
 	if m.Reach == nil {
 		return "-"
@@ -376,7 +374,7 @@ func (r ClusterReport) reaches(m memberReport) string {
 	return fmt.Sprintf("%d of %d", m.Reach.Reached, len(r.Members)-1)
 }
 
-// printMissing prints which members a member does not reach.
+// printMissing prints the members that a member does not reach.
 func (r ClusterReport) printMissing(out io.Writer, short map[string]string) error {
 	for _, m := range r.Members {
 		if m.Reach == nil {
@@ -405,7 +403,7 @@ func dash(s string) string {
 	return s
 }
 
-// shortIDs are the beginnings of ids that tell them apart, at least 8 characters.
+// shortIDs returns unique prefixes of ids, of at least 8 characters.
 func shortIDs(members []memberReport) map[string]string {
 	n := 8
 	for _, a := range members {
@@ -422,8 +420,7 @@ func shortIDs(members []memberReport) map[string]string {
 	return short
 }
 
-// findMember finds the member that a person means: by its id or the beginning of
-// it, by its node address or its HTTP address.
+// findMember finds a member by its id or a prefix of it, its node address or its HTTP address.
 func findMember(v *actors.ClusterView, name string) (actors.ClusterMember, error) {
 	var found []actors.ClusterMember
 	for _, m := range v.Members {

@@ -22,8 +22,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// paper is a bucket with members in it that are there on paper: whoever reads the
-// heartbeat of a living one finds that it has changed.
+// paper is a bucket with members that have no node. Each read of the heartbeat of a live member stores
+// its next one.
 type paper struct {
 	*clitest.Endpoint
 	file string
@@ -31,14 +31,14 @@ type paper struct {
 	mu     sync.Mutex
 	counts map[string]int64
 	active map[string]int64
-	// reach is what heartbeats say, by member.
+	// reach is the content of heartbeats, by member.
 	reach map[string]*storage.Reach
-	// drains says how many conversations a draining member hands over with every
-	// heartbeat; 0 is none.
+	// drains is the number of conversations that a draining member hands over per heartbeat; 0 is
+	// none.
 	drains map[string]int64
 }
 
-// newPaper stores an epoch of these members. Those that are not named silent live.
+// newPaper stores an epoch of these members. All but the silent ones are live.
 func newPaper(t *testing.T, members []storage.Member, silent ...string) *paper {
 	t.Helper()
 	tb := &paper{counts: map[string]int64{}, active: map[string]int64{}, drains: map[string]int64{}}
@@ -157,8 +157,8 @@ func TestClusterStatus(t *testing.T) {
 	}
 }
 
-// TestClusterStatusOfReach prints who reaches whom: the first two each other, nobody the
-// third, and the fourth is of a version that does not say.
+// The first two members reach each other, none reaches the third, and the fourth has a version that
+// does not report it.
 func TestClusterStatusOfReach(t *testing.T) {
 	members := append(three(), member("01CCCCCCCCCC4", "10.0.0.4"))
 	members[2].Weight, members[2].Wants = 0, 1
@@ -250,7 +250,7 @@ func TestClusterDrainGivesUp(t *testing.T) {
 	if code, _, errOut := program.Output(t, "cluster", "drain", "01AAAAAAAAAA1", "--wait", "300ms", "--config", tb.file); code != 1 || !strings.Contains(errOut, "shows no heartbeat") {
 		t.Errorf("exit %d, %q", code, errOut)
 	}
-	// The last one that takes conversations.
+	// It is the last member that takes conversations.
 	if code, _, errOut := program.Output(t, "cluster", "drain", "01AAAAAAAAAA2", "--config", tb.file); code != 1 || !strings.Contains(errOut, "start another node first") {
 		t.Errorf("exit %d, %q", code, errOut)
 	}

@@ -1,4 +1,4 @@
-// Package operator has the commands by which an operator looks after what is kept: cluster,
+// Package operator has the commands with which an operator inspects and repairs stored data: cluster,
 // bucket, log, outbox and import.
 package operator
 
@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// Commands are those of this room.
+// Commands returns the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{clusterCommand(p), bucketCommand(p), logCommand(p), outboxCommand(p), importCommand(p)}
 }

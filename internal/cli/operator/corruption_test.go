@@ -29,21 +29,21 @@ var (
 	corruptionSeed = flag.Uint64("corruptionseed", 0, "the first seed")
 )
 
-// folderAge is a data folder, and what it holds.
+// folderAge is a data folder and its content.
 type folderAge struct {
 	name, dir string
-	// objects are the digests of all objects, by key.
+	// objects maps the key of each object to its digest.
 	objects map[string]string
-	// conversations is how many there are.
+	// conversations is their number.
 	conversations int64
-	// unproved is a folder of which nothing proves where its logs end.
+	// unproved marks a folder in which nothing proves where its logs end.
 	unproved bool
 }
 
-// TestRandomCorruption makes folders of all ages, and corrupts a random file of one for each
-// seed. Commands that read find that or read what was there before, and change no byte. So
-// does a store that is opened for writing, and a node: a folder that they refuse stays as it
-// is, and one that they open loses nothing that is not missed.
+// TestRandomCorruption corrupts a random file of a folder, with one seed per case and folders in every
+// state. Commands that read detect it or read the former content, and never change a byte. A store or
+// a node that refuses the folder does not change it either. One that opens it loses nothing without
+// reporting it.
 func TestRandomCorruption(t *testing.T) {
 	ages := foldersOfAllAges(t)
 	counts := map[string]int{}
@@ -72,7 +72,7 @@ func TestRandomCorruption(t *testing.T) {
 	}
 }
 
-// foldersOfAllAges has folders in which a node was served, by what happened to them.
+// foldersOfAllAges returns folders that a node has used, one per history.
 func foldersOfAllAges(t *testing.T) (ages []folderAge) {
 	data, number := filepath.Join(t.TempDir(), "d"), 0
 	keep := func(name string) *folderAge {
@@ -104,13 +104,13 @@ func foldersOfAllAges(t *testing.T) (ages []folderAge) {
 	keep("two starts")
 	serve(10).Kill()
 	keep("killed")
-	end(serve(300<<10, 10)) // A large message is a file of its own.
+	end(serve(300<<10, 10)) // A large message is stored as a file of its own.
 	keep("restarted after a kill")
 	for range 5 {
 		end(serve(10))
 	}
 	keep("many starts")
-	n := serve(slices.Repeat([]int{250 << 10}, 20)...) // Beyond one log.
+	n := serve(slices.Repeat([]int{250 << 10}, 20)...) // The messages exceed one log file.
 	n.Kill()
 	keep("killed with many logs")
 	end(serve())
@@ -135,8 +135,8 @@ func foldersOfAllAges(t *testing.T) (ages []folderAge) {
 	return ages
 }
 
-// say sends a message to a conversation with pictures of random bytes, and waits for the end
-// of the answer. What exceeds 256 KiB is in one picture, anything else in eight.
+// say sends a message with random pictures to a conversation and waits for the settlement. A size
+// above 256 KiB is one picture, a smaller one is split into eight.
 func say(t *testing.T, n *clitest.Node, id string, size int) {
 	t.Helper()
 	args, pictures := []string{"send"}, 8
@@ -145,7 +145,7 @@ func say(t *testing.T, n *clitest.Node, id string, size int) {
 	}
 	for i := range pictures {
 		picture := append([]byte("\x89PNG\r\n\x1a\n"), clitest.Photo(size/pictures)...)
-		picture = fmt.Append(picture, id, i) // One of its own.
+		picture = fmt.Append(picture, id, i) // Every picture is unique.
 		args = append(args, "--attach", clitest.Write(t, filepath.Join(t.TempDir(), "a.png"), string(picture)))
 	}
 	if code, out, errOut := program.Output(t, append(args, n.Base+"/"+id, "hello")...); code != 0 {
@@ -156,7 +156,7 @@ func say(t *testing.T, n *clitest.Node, id string, size int) {
 // opening is local.Open or local.OpenReadOnly.
 type opening func(string, *local.Options) (*local.Store, error)
 
-// on opens a store for use.
+// on opens a store while use runs.
 func on(dir string, open opening, use func(*local.Store) error) error {
 	store, err := open(dir, &local.Options{Fatal: func(error) {}})
 	if err != nil {
@@ -199,7 +199,7 @@ func mustRead(t *testing.T, dir string) (all map[string]string) {
 	return all
 }
 
-// verified is what inspect finds in a folder.
+// verified runs the checks of package inspect on a folder.
 func verified(ctx context.Context, dir string, open opening) (sum inspect.Summary, err error) {
 	err = on(dir, open, func(s *local.Store) (err error) {
 		sum, err = inspect.Verify(ctx, s, inspect.Scope{}, nil, func(inspect.Finding) {})
@@ -222,9 +222,9 @@ func (c *corruption) errorf(format string, args ...any) {
 		c.seed, c.age.name, c.what, fmt.Sprintf(format, args...), c.seed)
 }
 
-// corrupt changes a file of the store and describes that.
+// corrupt changes a file of the store and returns a description.
 func (c *corruption) corrupt(r *rand.Rand) string {
-	// Each kind of file is as likely, however many there are.
+	// Each kind of file has the same probability, regardless of its number.
 	kinds := map[string][]string{}
 	err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -287,7 +287,7 @@ func (c *corruption) corrupt(r *rand.Rand) string {
 	return name + ": " + how
 }
 
-// check opens a corrupt folder in every way and returns how that was: found or harmless.
+// check opens a corrupt folder in every way and returns the outcome: found or harmless.
 func (c *corruption) check(node bool) string {
 	before := c.bytes(c.dir)
 	code, out, errOut := program.Output(c.t, "log", "verify", "--data", c.dir)
@@ -312,15 +312,15 @@ func (c *corruption) check(node bool) string {
 	return "harmless"
 }
 
-// wantAll looks for all conversations in the output of a verification that found nothing.
+// wantAll requires all conversations in the output of a clean verification.
 func (c *corruption) wantAll(how, out string) {
 	if want := fmt.Sprintf(": %d conversation", c.age.conversations); !strings.Contains(out, want) {
 		c.errorf("%s: got %q, want %q", how, out, want)
 	}
 }
 
-// read reads a store and reports whether it finds that the folder is corrupt. What it reads
-// otherwise is what was there before. A folder that it refuses stays as it is.
+// read reads a store and reports whether the corruption was detected. Otherwise it requires the former
+// content. A folder that the store refuses must not change.
 func (c *corruption) read(how string, open opening) bool {
 	before, opened := c.bytes(c.dir), false
 	var sum inspect.Summary
@@ -344,8 +344,8 @@ func (c *corruption) read(how string, open opening) bool {
 	return err != nil || sum.Corruption > 0
 }
 
-// serve starts a node on a copy of the folder. It ends with the remedy and leaves the folder
-// as it is, or it is stopped, and no conversation is missing that is not missed.
+// serve starts a node on a copy of the folder. Either it ends with the remedy and does not change the
+// folder, or it serves until it is stopped. Then every missing conversation must be reported.
 func (c *corruption) serve(before map[string]string) {
 	dir := filepath.Join(filepath.Dir(c.dir), "node")
 	if err := os.CopyFS(dir, os.DirFS(c.dir)); err != nil {
@@ -374,7 +374,7 @@ func (c *corruption) serve(before map[string]string) {
 	}
 }
 
-// bytes reads a folder. The content of the lock is not read.
+// bytes reads a folder, except the content of its lock.
 func (c *corruption) bytes(dir string) map[string]string {
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -45,7 +45,7 @@ func clusterDrainCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// drain sets the state of a member and waits for what follows from it.
+// drain sets the state of a member and waits until it is applied.
 func (cfg clusterConfig) drain(ctx context.Context, name string, out io.Writer) error {
 	conf, bucket, err := cfg.open(ctx)
 	if err != nil {
@@ -76,14 +76,14 @@ func (cfg clusterConfig) drain(ctx context.Context, name string, out io.Writer) 
 	return w.drained(ctx, m.ID, shown, cfg.wait, say)
 }
 
-// drainPrinter prints what a drain comes to, for people or programs.
+// drainPrinter prints the progress of a drain as text or JSON.
 type drainPrinter struct {
 	out          io.Writer
 	json         bool
 	member, node string
 }
 
-// print prints a state of the member, with the conversations that it has in memory.
+// print prints the state of the member and its conversations in memory.
 func (p drainPrinter) print(state string, active int64, format string, args ...any) error {
 	if !p.json {
 		_, err := fmt.Fprintf(p.out, format, args...)
@@ -97,7 +97,7 @@ func (p drainPrinter) print(state string, active int64, format string, args ...a
 	}{p.member, p.node, state, active})
 }
 
-// mayDrain refuses what would leave conversations without an owner.
+// mayDrain rejects a change that would leave conversations without an owner.
 func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 	if undo {
 		return nil
@@ -113,7 +113,7 @@ func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 	return fmt.Errorf("member %s is the only one that conversations can go to: start another node first, or just stop this one", m.ID)
 }
 
-// drained waits until a member reports that it has no conversation left.
+// drained waits until a member reports that it has no conversation in memory.
 func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, say drainPrinter) error {
 	left, end := int64(-1), time.Now().Add(wait)
 	before := w.counts[id]
@@ -124,7 +124,7 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 			return err
 		}
 		m, ok := w.member(id)
-		// The first heartbeat that changes may have been on its way before.
+		// The first changed heartbeat may have been sent before.
 		fresh := w.counts[id]-before >= 2
 		switch {
 		case !ok:
@@ -140,13 +140,13 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 			}
 		}
 		switch {
-		case time.Now().Before(end), looks < 2: // which nothing can be fresh before
+		case time.Now().Before(end), looks < 2: // a fresh heartbeat needs two reads
 		case !fresh:
 			return fmt.Errorf("%s shows no heartbeat after %v: if it has died, the others take its conversations over without a drain; \"parley cluster status\" tells", shown, wait)
 		default:
 			return fmt.Errorf("%s has %d conversations left after %v, and goes on draining: wait longer with --wait, or take it back with --undo", shown, m.Active, wait)
 		}
-		// An end during the pause shows at the next look.
+		// The next read reports an end during the pause.
 		_ = pause(ctx, watchPause)
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// exitLeft is the exit code of an import that has left something behind.
+// exitLeft is the exit code of an incomplete import.
 const exitLeft = cli.ExitFailure
 
-// importConfig is what "parley import flue" is told.
+// importConfig holds the flags of "parley import flue".
 type importConfig struct {
 	program *cli.Program
 	place   *cli.Place
@@ -93,7 +93,7 @@ func (cfg *importConfig) run(ctx context.Context, urls []string, out io.Writer) 
 	return errors.Join(err, closeBucket())
 }
 
-// open opens the bucket, and makes the folder that a configuration names.
+// open opens the bucket, and creates the folder that a configuration names.
 func (cfg *importConfig) open(at config.Bucket) (storage.Bucket, func() error, error) {
 	if _, err := os.Stat(filepath.Join(at.Dir, "db")); at.Endpoint == "" && cfg.place.Data == "" && err != nil {
 		if err := os.MkdirAll(at.Dir, 0o700); err != nil {
@@ -104,7 +104,7 @@ func (cfg *importConfig) open(at config.Bucket) (storage.Bucket, func() error, e
 	return cli.OpenExisting(at)
 }
 
-// agentsOf are the agents of a configuration, none if there is only a folder.
+// agentsOf returns the agents of a configuration, none for a folder alone.
 func agentsOf(conf *config.Server) (names []string) {
 	for _, a := range conf.Agents {
 		names = append(names, a.Agent.Name)
@@ -137,7 +137,7 @@ func (cfg *importConfig) all(ctx context.Context, im *importing, agents, urls []
 	return nil
 }
 
-// address is where the conversation of a URL is brought to.
+// address returns the target of the conversation at a URL.
 func (cfg *importConfig) address(raw string, agents []string) (conversation.Address, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -160,5 +160,5 @@ func (cfg *importConfig) address(raw string, agents []string) (conversation.Addr
 	return at, nil
 }
 
-// requestTimeout bounds a request to the old server, with its answer.
+// requestTimeout bounds a request to the old server, including its response.
 const requestTimeout = 5 * time.Minute

@@ -23,7 +23,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// importTo runs the import into a folder that a configuration with the agent echo names.
+// importTo runs the import into the folder of a configuration with the agent echo.
 func importTo(t *testing.T, data string, args ...string) (code int, out string) {
 	t.Helper()
 	file := clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {dir: %q}", data))
@@ -43,8 +43,8 @@ func wantSaid(t *testing.T, code int, out string, want int, words ...string) {
 	}
 }
 
-// TestImportCurrentLine brings a conversation over, goes on with it at its old place and
-// then at its new one.
+// TestImportCurrentLine imports a conversation, continues it at its old server and then at its new
+// one.
 func TestImportCurrentLine(t *testing.T) {
 	t.Parallel()
 	old, data := program.StartDev(t, t.TempDir()), filepath.Join(t.TempDir(), "data")
@@ -75,7 +75,7 @@ func TestImportCurrentLine(t *testing.T) {
 	if code, out, errOut := program.Output(t, "log", "verify", "--data", data); code != 0 || !strings.Contains(out, "1 conversation") {
 		t.Errorf("verify: exit %d, %s%s", code, out, errOut)
 	}
-	// For an agent that a server has, so that it is shown and goes on.
+	// The server has this agent, so the conversation is listed and can continue.
 	code, out = importTo(t, data, "--agent", "assistant", from)
 	wantSaid(t, code, out, 1, `has no agent "assistant"`)
 	if code, out, errOut := program.Output(t, "import", "flue", "--data", data, from); code != 0 {
@@ -101,7 +101,7 @@ func TestImportCurrentLine(t *testing.T) {
 	if err := here.End(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	// It has gone on here, so that nothing is written over it.
+	// The conversation has continued here, so the import must not overwrite it.
 	say(old, "elsewhere")
 	code, out, errOut := program.Output(t, "import", "flue", "--data", data, from)
 	wantSaid(t, code, out+errOut, 1, "left behind", "this one has gone on here")
@@ -120,7 +120,7 @@ func wantFile(t *testing.T, url string, want []byte) {
 	}
 }
 
-// firstBeta is the stream of a server of the first versions of the beta line, in two pages.
+// firstBeta is the stream of a server of the first beta versions, in two pages.
 var firstBeta = []string{
 	`[{"type":"operation_start","v":1,"eventIndex":0,"operationId":"op_1","operationKind":"prompt","instanceId":"7"},
 	{"type":"message_end","v":1,"operationId":"op_1","message":{"role":"user","content":[{"type":"text","text":"What is it?"},{"type":"image","data":"[image data omitted from event]","mimeType":"image/png"}]}},
@@ -134,7 +134,7 @@ var firstBeta = []string{
 	{"type":"operation","v":1,"operationId":"op_2","operationKind":"prompt","durationMs":1,"isError":true,"error":{"name":"Error","message":"No model."}}]`,
 }
 
-// oldBeta serves streams: of the conversations 7, of none and of a run.
+// oldBeta serves the streams of conversation 7, of an empty one and of a run.
 func oldBeta(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
@@ -186,7 +186,7 @@ func TestImportBetaLine(t *testing.T) {
 	}
 }
 
-// TestImportLeavesBehind: what cannot be brought over is told, and does not keep the rest.
+// A conversation that cannot be imported is reported, and the others are imported.
 func TestImportLeavesBehind(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
@@ -200,7 +200,7 @@ func TestImportLeavesBehind(t *testing.T) {
 	wantSaid(t, code, out+errOut, 1, "is no data folder")
 }
 
-// TestImportGoesOn: a run that has ended after any batch is gone on with by the next.
+// An import that was interrupted after any batch is continued by the next one.
 func TestImportGoesOn(t *testing.T) {
 	shown := &transfer.Conversation{ID: "conv_1"}
 	for n := range 5 {

@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	// maxShownBytes bounds an answer of the old server.
+	// maxShownBytes bounds a response of the old server.
 	maxShownBytes = 256 << 20
 	// maxPages bounds the pages of one event stream.
 	maxPages = 100_000
 )
 
-// importing brings conversations into a bucket.
+// importing imports conversations into a bucket.
 type importing struct {
 	bucket storage.Bucket
 	logs   *storage.Logs
 	old    *oldServer
 }
 
-// conversation brings one over and says what was done.
+// conversation imports a conversation and returns a summary.
 func (im *importing) conversation(ctx context.Context, raw string, at conversation.Address) (string, error) {
 	shown, err := im.old.show(ctx, raw)
 	if err != nil {
@@ -73,7 +73,7 @@ func (im *importing) conversation(ctx context.Context, raw string, at conversati
 	return "brought over: " + said, nil
 }
 
-// present is what the bucket has of a conversation.
+// present is the stored part of a conversation.
 type present struct {
 	end   storage.Position
 	lines []byte // of all records
@@ -101,8 +101,8 @@ func (im *importing) here(ctx context.Context, at conversation.Address) (*presen
 	return p, nil
 }
 
-// write appends the groups that are not here, and returns how many. Each is one batch and
-// settles what it admits, so that an end at any time leaves nothing to be worked on.
+// write appends the missing groups and returns their number. Each group is one batch and settles the
+// submissions that it admits, so an interruption leaves no pending work.
 func (im *importing) write(ctx context.Context, at conversation.Address, here *present, groups [][]conversation.Record) (int, error) {
 	var missing [][]byte
 	rest := here.lines
@@ -119,7 +119,7 @@ func (im *importing) write(ctx context.Context, at conversation.Address, here *p
 			missing = append(missing, lines[n:])
 		}
 	}
-	if len(missing) == 0 { // it may have gone on here
+	if len(missing) == 0 { // the conversation may have continued here
 		return 0, nil
 	}
 	w := im.logs.Writer(at.Key(), storage.Nonce(ulid.Make().String()), here.end, 0)
@@ -132,7 +132,7 @@ func (im *importing) write(ctx context.Context, at conversation.Address, here *p
 	return len(missing), im.logs.PutIndex(ctx, entry)
 }
 
-// common is how many bytes two runs of lines begin with alike.
+// common returns the length in bytes of the common prefix of a and b.
 func common(a, b []byte) int {
 	n := min(len(a), len(b))
 	if bytes.Equal(a[:n], b[:n]) {
@@ -171,7 +171,7 @@ func (im *importing) attachment(ctx context.Context, raw string, at conversation
 	}, nil
 }
 
-// oldServer is where conversations come from.
+// oldServer is the source of an import.
 type oldServer struct {
 	client http.Client
 	access converse.Access
@@ -209,14 +209,14 @@ func (o *oldServer) show(ctx context.Context, raw string) (*transfer.Conversatio
 	return nil, fmt.Errorf("its event stream has more than %d pages", maxPages)
 }
 
-// answered is what the headers of an answer say, and how long its body was.
+// answered holds headers of a response and the length of its body.
 type answered struct {
 	next     string
 	upToDate bool
 	bytes    int64
 }
 
-// get writes the body of an answer.
+// get copies the body of a response.
 func (o *oldServer) get(ctx context.Context, raw string, to io.Writer) (a answered, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, raw, nil)
 	if err != nil {
@@ -227,7 +227,7 @@ func (o *oldServer) get(ctx context.Context, raw string, to io.Writer) (a answer
 	if err != nil {
 		return a, fmt.Errorf("ask the old server: %w", err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read to its end, or the error is told
+	defer res.Body.Close() //nolint:errcheck // read to its end, or the read error is returned
 	if res.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(res.Body, 300))
 		return a, fmt.Errorf("the old server answers %d: %s", res.StatusCode, strings.TrimSpace(string(said)))

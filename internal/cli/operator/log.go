@@ -25,11 +25,11 @@ const (
 	exitCorruption = cli.ExitCorruption
 )
 
-// logConfig is what the commands of "parley log" are told.
+// logConfig holds the flags of "parley log".
 type logConfig struct {
 	program         *cli.Program
 	place           *cli.Place
-	agent, id, conv string // which conversation; all empty is every one
+	agent, id, conv string // the conversation; all empty means every one
 	from, to        int64
 	json, write     bool
 	cut             bool
@@ -44,7 +44,7 @@ func logCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// bucketFlags add the flags that name a bucket and a conversation in it.
+// bucketFlags adds the flags that name a bucket and a conversation in it.
 func (cfg *logConfig) bucketFlags(cmd *cobra.Command) {
 	cfg.place = cli.NewPlace(cfg.program, cmd, "the bucket", true)
 	cmd.Flags().StringVar(&cfg.agent, "agent", "", "with --id: only this conversation of this agent")
@@ -160,8 +160,8 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 	return "", nil
 }
 
-// checking opens the bucket for use, as with does, to write if that was asked for. What cannot be opened is not found out: it
-// has no exit code of a finding.
+// checking calls with, for writing if the flags ask for it. A bucket that cannot be opened is not a
+// finding, so the error has the exit code [cli.ExitUnknown].
 func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) error) error {
 	opened := false
 	err := cfg.with(cfg.write, func(at config.Bucket, b storage.Bucket) error {
@@ -175,7 +175,7 @@ func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) erro
 	return err
 }
 
-// with opens the bucket for use. Without write no byte of a folder changes.
+// with opens the bucket while use runs. Without write, no byte of a folder changes.
 func (cfg *logConfig) with(write bool, use func(at config.Bucket, b storage.Bucket) error) (err error) {
 	conf, _, err := cfg.place.Find("bucket")
 	if err != nil {
@@ -212,7 +212,7 @@ func (cfg *logConfig) dump(ctx context.Context, args []string, out io.Writer) er
 	})
 }
 
-// explain says more about what kept a command from its work.
+// explain adds a remedy to an error.
 func (cfg *logConfig) explain(at config.Bucket, err error) error {
 	var e *storage.Error
 	switch {
@@ -292,7 +292,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// offerCut names what is left to do about damage that repair leaves alone.
+// offerCut prints the remedy for corruption that repair cannot fix.
 func (p *findingPrinter) offerCut(conv conversation.Key) {
 	if p.json {
 		return
@@ -304,7 +304,7 @@ func (p *findingPrinter) offerCut(conv conversation.Key) {
 	p.write(fmt.Sprintf("restore the damaged objects from a copy; without one, parley log repair --truncate %s shows what cutting the log off before the damage loses\n", which))
 }
 
-// mending counts what a repair mended or would mend.
+// repairs counts the applied or planned repairs.
 func mending(s inspect.Summary, write bool) string {
 	switch {
 	case write:
@@ -315,12 +315,12 @@ func mending(s inspect.Summary, write bool) string {
 	return ", nothing to mend"
 }
 
-// findingPrinter prints findings for people or programs.
+// findingPrinter prints findings as text or JSON.
 type findingPrinter struct {
 	out       io.Writer
 	json      bool
-	leftovers map[inspect.Kind]int64 // that nobody is going to delete, counted for people
-	err       error                  // the first of out
+	leftovers map[inspect.Kind]int64 // never deleted automatically, counted for the text form
+	err       error                  // first write error
 }
 
 func (p *findingPrinter) write(s string) {
@@ -329,7 +329,7 @@ func (p *findingPrinter) write(s string) {
 	}
 }
 
-// print prints a finding; v is what a program reads of it.
+// print prints a finding; v is its JSON form.
 func (p *findingPrinter) print(v any, f inspect.Finding, o inspect.Outcome, steps []string) {
 	if p.json {
 		p.value(v)
@@ -369,14 +369,14 @@ func (p *findingPrinter) value(v any) {
 	p.write(string(line) + "\n")
 }
 
-// printLeftovers prints how many there are of each kind.
+// printLeftovers prints the count of each kind.
 func (p *findingPrinter) printLeftovers() {
 	for _, kind := range slices.Sorted(maps.Keys(p.leftovers)) {
 		p.write(fmt.Sprintf("note %s: %s\n  they cost space and nothing else; parley log repair --write deletes them\n", kind, cli.Count(p.leftovers[kind], "leftover")))
 	}
 }
 
-// sum prints what was looked at and the counts; more is said at their end.
+// sum prints the scope of the check and its counts, followed by more.
 func (p *findingPrinter) sum(command string, at config.Bucket, s inspect.Summary, more string) {
 	p.printLeftovers()
 	if p.json {

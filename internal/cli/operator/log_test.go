@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// usedFolder returns a data folder that a server has used: one conversation of many
-// batches, over a kill and a restart, and a short one.
+// usedFolder returns a data folder that a server has used. It has one conversation of many batches,
+// with a kill and a restart, and a short one.
 func usedFolder(t *testing.T) (data string, conv conversation.Key) {
 	t.Helper()
 	data = t.TempDir()
@@ -46,7 +46,7 @@ func TestLogOfAServer(t *testing.T) {
 			t.Error("dev has compacted nothing at the end of four turns")
 		}
 	})
-	// A kill may leave a checkpoint behind that no head names yet, or a merged segment.
+	// A kill may leave a checkpoint that no head names yet, or a merged segment.
 	code, out, errOut := program.Output(t, "log", "verify", "--data", data)
 	if code != 0 || !strings.Contains(out, "2 conversations") || !strings.Contains(out, "0 damaged") {
 		t.Fatalf("verify: exit %d\n%s%s", code, out, errOut)
@@ -66,7 +66,6 @@ func TestLogOfAServer(t *testing.T) {
 	t.Run("repair", func(t *testing.T) { repairFolder(t, data, conv) })
 }
 
-// dumpAll prints every object there is.
 func dumpAll(t *testing.T, data string, conv conversation.Key) {
 	var all []string
 	clitest.OnFolder(t, data, func(b storage.Bucket) { all = clitest.Keys(t, b, "") })
@@ -107,7 +106,7 @@ func dumpAll(t *testing.T, data string, conv conversation.Key) {
 	}
 }
 
-// repairFolder takes away what repair brings back, and then more.
+// repairFolder deletes objects that repair restores, and then objects that it cannot restore.
 func repairFolder(t *testing.T, data string, conv conversation.Key) {
 	_, before, _ := program.Output(t, "log", "dump", "--data", data, "--agent", "assistant", "--id", "long")
 	var pinned string
@@ -163,7 +162,7 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 func TestLogMistakesSayWhatToDo(t *testing.T) {
 	data := t.TempDir()
 	n := program.StartDev(t, data)
-	if err := os.Remove(filepath.Join(data, "read.address")); err != nil { // As if it offered no socket.
+	if err := os.Remove(filepath.Join(data, "read.address")); err != nil { // simulates a server without a socket
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"log", "verify"}, {"log", "repair"}, {"log", "dump", "format.json"}} {
@@ -200,7 +199,7 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestLogCut cuts the damaged end off a log, first as a plan, and goes on with it.
+// TestLogCut truncates the corrupt end of a log, first as a plan, and continues the log.
 func TestLogCut(t *testing.T) {
 	data := t.TempDir()
 	n := program.StartDev(t, data)

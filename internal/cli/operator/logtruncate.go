@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// cutOff cuts the damaged end off a log, or says what that would lose.
+// cutOff truncates the corrupt end of a log, or prints the loss if it is a plan.
 func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 	conv, err := cfg.key()
 	if err != nil {
@@ -58,7 +58,7 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// cut prints what is lost, for people; err is what the cut ended with.
+// cut prints the loss as text; err is the error of the truncation.
 func (p *findingPrinter) cut(r *inspect.CutReport, err error) {
 	var s strings.Builder
 	fmt.Fprintf(&s, "the log can be read to batch %d\n  %s\n", r.Last, r.Reason)

@@ -19,13 +19,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// outboxConfig is what the commands of "parley outbox" are told.
+// outboxConfig holds the flags of "parley outbox".
 type outboxConfig struct {
 	logConfig
 	all    bool
 	server string
 	login  converse.AccessFlags
-	post   string // with agent, id and batch: no letter is looked for
+	post   string // with agent, id and batch; no dead letter is read
 	batch  int64
 }
 
@@ -112,8 +112,8 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// letters reads the dead letters, those of one conversation if that is asked for, from a
-// bucket that is open for writing, too, if write is set.
+// letters calls use with the dead letters, those of one conversation if the flags name one. The bucket
+// is open for writing if write is set.
 func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(context.Context, storage.Bucket, []storage.DeadLetter) error) error {
 	conv, err := cfg.key()
 	if err != nil {
@@ -140,7 +140,7 @@ func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(conte
 	})
 }
 
-// chosen does something with the letters of posts, or with all of them.
+// chosen calls do with the dead letters of the given posts, or with all of them.
 func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []string, do func(context.Context, storage.Bucket, storage.DeadLetter) error) error {
 	if cfg.all == (len(posts) > 0) {
 		return errors.New("name the posts, as parley outbox list has them, or give --all")
@@ -174,7 +174,7 @@ func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error
 			p.value(struct {
 				Conversation conversation.Key `json:"conversation"`
 				storage.DeadLetter
-				Conv *struct{} `json:"conv,omitempty"` // its name in the bucket
+				Conv *struct{} `json:"conv,omitempty"` // key in the bucket
 			}{l.Conv, l, nil})
 			continue
 		}
@@ -187,7 +187,7 @@ func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error
 	return p.err
 }
 
-// resend has the server deliver posts again, and drops their letters.
+// resend asks the server to deliver posts again and drops their dead letters.
 func (cfg *outboxConfig) resend(ctx context.Context, posts []string, out io.Writer) error {
 	if cfg.post != "" {
 		if cfg.agent == "" || cfg.all || len(posts) > 0 {
@@ -203,7 +203,7 @@ func (cfg *outboxConfig) resend(ctx context.Context, posts []string, out io.Writ
 	})
 }
 
-// ask has the server deliver a post again.
+// ask asks the server to deliver a post again.
 func (cfg *outboxConfig) ask(ctx context.Context, l storage.DeadLetter, out io.Writer) error {
 	at, err := cfg.conversation(l.Address)
 	if err != nil {
@@ -224,7 +224,7 @@ func (cfg *outboxConfig) ask(ctx context.Context, l storage.DeadLetter, out io.W
 	return err
 }
 
-// conversation is the URL of a conversation at the server.
+// conversation returns the URL of a conversation at the server.
 func (cfg *outboxConfig) conversation(at conversation.Address) (string, error) {
 	u, err := url.Parse(cfg.server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

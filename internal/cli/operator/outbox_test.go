@@ -20,12 +20,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// receiver is one of webhooks, which verifies them.
+// receiver receives and verifies webhooks.
 type receiver struct {
 	wh   *standardwebhooks.Webhook
 	mu   sync.Mutex
 	gone bool
-	got  []string // ids of what was verified
+	got  []string // ids of verified webhooks
 	fail error
 	came chan struct{}
 }
@@ -52,14 +52,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// takes has it take what comes.
+// takes makes the receiver accept webhooks.
 func (r *receiver) takes() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone = false
 }
 
-// TestConversationInJSON: the key of a conversation has one name, whatever its name in the bucket is.
+// In JSON the key of a conversation has the same name everywhere.
 func TestConversationInJSON(t *testing.T) {
 	var letters, quarantine strings.Builder
 	cfg := &outboxConfig{logConfig: logConfig{json: true}}
@@ -74,8 +74,8 @@ func TestConversationInJSON(t *testing.T) {
 	}
 }
 
-// TestOutbox: a server tells a webhook of settlements. What the webhook wants no more is listed,
-// sent again and dropped beside the server.
+// A server notifies a webhook of settlements. Posts that the webhook rejects are listed, resent and
+// dropped while the server runs.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
@@ -133,7 +133,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	letters := clitest.Into[storage.DeadLetter](t, strings.SplitN(run(0, "outbox", "list", "--json", "--agent", "echo", "--id", "b/c"), "\n", 2)[0])
 	server := "http://" + strings.Split(strings.TrimPrefix(n.Base, "http://"), "/")[0]
 	old := storage.DeadLetterKey(letters)
-	run(0, "outbox", "resend", "--server", server, string(letters.Post)) // which is given up again, with another letter
+	run(0, "outbox", "resend", "--server", server, string(letters.Post)) // It fails again and leaves another dead letter.
 	await(old)
 	r.takes()
 	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != string(letters.Post)+" is sent again\n" {
@@ -156,7 +156,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	}
 }
 
-// wrongOutbox are what cannot be asked for.
+// wrongOutbox returns invalid command lines.
 func wrongOutbox(server string) [][]string {
 	one := func(more ...string) []string {
 		return append([]string{"outbox", "resend", "--agent", "echo", "--id", "a", "--post", "x"}, more...)

@@ -8,7 +8,6 @@ import (
 	"github.com/parleyrun/parley/internal/cli/server"
 )
 
-// program has what these tests run.
 var program = clitest.New(Commands, server.Commands, clientcmd.Commands)
 
 func TestMain(m *testing.M) { program.Main(m) }

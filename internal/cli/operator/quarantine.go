@@ -16,10 +16,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// byHand is why a conversation is quarantined that somebody has named.
+// byHand is the reason for a conversation that an operator has quarantined.
 const byHand = "quarantined by an operator"
 
-// quarantineConfig is what "parley log quarantine" is told.
+// quarantineConfig holds the flags of "parley log quarantine".
 type quarantineConfig struct {
 	logConfig
 	set, putBack bool
@@ -77,7 +77,7 @@ func (cfg *quarantineConfig) run(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// putBack puts a conversation back and says so.
+// putBack releases a conversation from quarantine and prints it.
 func putBack(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
 	err := storage.PutBack(ctx, b, conv)
 	switch {
@@ -108,7 +108,7 @@ func (cfg *quarantineConfig) quarantine(ctx context.Context, b storage.Bucket, c
 	return nil
 }
 
-// listQuarantine prints what is quarantined, or whether one conversation is.
+// listQuarantine prints the quarantined conversations, or whether one of them is.
 func listQuarantine(ctx context.Context, b storage.Bucket, only conversation.Key, p *findingPrinter) error {
 	keys, err := storage.ListQuarantine(ctx, b)
 	if err != nil {
@@ -122,7 +122,7 @@ func listQuarantine(ctx context.Context, b storage.Bucket, only conversation.Key
 		a, err := storage.ReadQuarantine(ctx, b, key)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			continue // It was put back meanwhile.
+			continue // It was released since the LIST.
 		case storage.IsCorrupt(err):
 			a = storage.Quarantine{Conv: key, Why: fmt.Sprintf("why cannot be read: %v", err)}
 		case err != nil:
@@ -142,7 +142,7 @@ func (p *findingPrinter) aside(a storage.Quarantine) {
 		p.value(struct {
 			Conversation conversation.Key `json:"conversation"`
 			storage.Quarantine
-			Conv *struct{} `json:"conv,omitempty"` // its name in the bucket
+			Conv *struct{} `json:"conv,omitempty"` // key in the bucket
 		}{a.Conv, a, nil})
 		return
 	}
@@ -161,7 +161,7 @@ func (p *findingPrinter) aside(a storage.Quarantine) {
 	p.write(s.String())
 }
 
-// isMended puts a conversation back whose log was mended, if it is quarantined.
+// isMended releases a conversation whose log was repaired, if it is quarantined.
 func isMended(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
 	if _, err := storage.ReadQuarantine(ctx, b, conv); errors.Is(err, storage.ErrNotFound) {
 		return nil
@@ -169,8 +169,8 @@ func isMended(ctx context.Context, b storage.Bucket, conv conversation.Key, p *f
 	return putBack(ctx, b, conv, p)
 }
 
-// stillQuarantined says of a conversation whose log had nothing to mend that it is quarantined, if it
-// is: that was for another reason, or it was mended before.
+// stillQuarantined reports that a conversation without anything to repair is quarantined. The reason
+// is another one, or it was repaired before.
 func stillQuarantined(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
 	a, err := storage.ReadQuarantine(ctx, b, conv)
 	switch {
