@@ -1,5 +1,5 @@
-// Package analyst has the commands that show what happened and what there is: stats, trace,
-// events and models. None of them serves anything.
+// Package analyst has the commands that show events and models: stats, trace, events and models. It
+// must not serve anything.
 package analyst
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// Commands are those of this room.
+// Commands returns the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{statsCommand(p), traceCommand(p), eventsCommand(p), modelsCommand(p)}
 }

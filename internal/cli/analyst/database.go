@@ -20,8 +20,8 @@ type databaseSource struct {
 	at clickhouse.Options
 }
 
-// openDatabase opens a database to read, which --clickhouse names, or a configuration
-// file if dsn is empty.
+// openDatabase opens for reading the database of --clickhouse, or of a configuration file if dsn is
+// empty.
 func openDatabase(ctx context.Context, at clickhouse.Options, dsn, file string) (*databaseSource, error) {
 	at.Existing = true
 	db, err := clickhouse.Open(ctx, at)
@@ -37,7 +37,7 @@ func openDatabase(ctx context.Context, at clickhouse.Options, dsn, file string) 
 
 func (s *databaseSource) String() string { return databaseName(s.at) }
 
-// databaseName names a database for a person, without a password.
+// databaseName formats a database without its password.
 func databaseName(at clickhouse.Options) string {
 	name := at.Database
 	if name == "" {
@@ -46,7 +46,7 @@ func databaseName(at clickhouse.Options) string {
 	return fmt.Sprintf("database %s of clickhouse at %s", name, strings.Join(at.Addresses, ", "))
 }
 
-// explain says what to do about a database without tables.
+// explain adds the remedy for a database without tables.
 func (s *databaseSource) explain(dsn, file string, err error) error {
 	if !errors.Is(err, clickhouse.ErrNoSchema) {
 		return atDatabase(dsn, file, err)
@@ -58,7 +58,7 @@ func (s *databaseSource) explain(dsn, file string, err error) error {
 	return fmt.Errorf("%s has no events: a server that sends some there makes its tables, or parley events migrate %s (%w)", s, same, err)
 }
 
-// atDatabase says what has named the address of a server that cannot be used.
+// atDatabase adds the source of the address to an error of the server.
 func atDatabase(dsn, file string, err error) error {
 	var connect *clickhouse.ConnectError
 	switch {

@@ -37,7 +37,7 @@ func schemaCommand() *cobra.Command {
 	}
 }
 
-// migrateConfig is what "parley events migrate" is told.
+// migrateConfig holds the flags of "parley events migrate".
 type migrateConfig struct {
 	place     *cli.Place
 	file, dsn string
@@ -77,7 +77,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 		if opts, err = configuredDatabase(cfg.file, conf); err != nil {
 			return err
 		}
-		// A folder has one process, and no need of claims.
+		// A folder has one process and needs no claims.
 		if conf.Bucket.Endpoint != "" {
 			if claims, err = conf.Bucket.Open(); err != nil {
 				return err
@@ -96,7 +96,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 	return err
 }
 
-// configuredDatabase is the ClickHouse that a configuration names.
+// configuredDatabase returns the ClickHouse of a configuration.
 func configuredDatabase(file string, conf *config.Server) (clickhouse.Options, error) {
 	if conf.Events.ClickHouse == nil {
 		return clickhouse.Options{}, fmt.Errorf("%s names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse", cmp.Or(file, "the data folder"))

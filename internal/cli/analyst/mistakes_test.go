@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/internal/clickhousetest"
 )
 
-// TestReplayMistakesSayWhatToDo has folders that cannot be replayed, or have nothing.
 func TestReplayMistakesSayWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, dir := range []string{"empty", "other"} {
@@ -24,7 +23,7 @@ func TestReplayMistakesSayWhatToDo(t *testing.T) {
 	}
 	clitest.Write(t, "other/file", "")
 	n := program.StartDev(t, "held")
-	if err := os.Remove("held/read.address"); err != nil { // As if it offered no socket.
+	if err := os.Remove("held/read.address"); err != nil { // simulates a server without a socket
 		t.Fatal(err)
 	}
 	fresh := program.StartDev(t, "fresh")
@@ -73,7 +72,6 @@ func TestReplayMistakesSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestFilesWithoutEvents reads what has no events, and what is no file of them.
 func TestFilesWithoutEvents(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.Write(t, "empty.jsonl", "")
@@ -115,8 +113,8 @@ func TestFilesWithoutEvents(t *testing.T) {
 	}
 }
 
-// TestDatabaseMistakesSayWhatToDo asks servers that are away, speak another protocol or
-// have no tables: what to do comes before what the driver says.
+// For a server that is down, speaks another protocol or has no tables, the remedy precedes the
+// driver's error.
 func TestDatabaseMistakesSayWhatToDo(t *testing.T) {
 	server := clickhousetest.Start(t)
 	dir := t.TempDir()
@@ -154,7 +152,6 @@ func TestDatabaseMistakesSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestSinceIsNotInTheFuture has a moment that is now, and one that is not yet.
 func TestSinceIsNotInTheFuture(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	if _, _, err := period("2026-11-22T12:00", "2999-01-01", now); err != nil {

@@ -18,7 +18,7 @@ import (
 
 const (
 	checkPrompt = "Answer with the one word: pong"
-	// checkTokens leaves room for models that think before they answer.
+	// checkTokens suffices for models that think before they answer.
 	checkTokens  = 1024
 	checkTimeout = time.Minute
 )
@@ -48,17 +48,17 @@ func modelsCheckCommand(models *modelsConfig) *cobra.Command {
 	return cmd
 }
 
-// checkReport is what "parley models check --json" prints.
+// checkReport is the output of "parley models check --json".
 type checkReport struct {
 	Model       string `json:"model"`
 	API         string `json:"api"`
 	BaseURL     string `json:"baseUrl"`
 	Credentials string `json:"credentials"`
-	// FirstMS and TotalMS are milliseconds to the first piece of the answer and to its
-	// end; FirstMS is absent if none came.
+	// FirstMS and TotalMS are the milliseconds to the first piece of the answer and to its end.
+	// FirstMS is absent if no piece arrived.
 	FirstMS *int64 `json:"firstMs,omitempty"`
 	TotalMS int64  `json:"totalMs"`
-	// Text is the answer; ReasoningBytes is how long the reasoning before it is.
+	// Text is the answer, and ReasoningBytes the length of the reasoning before it.
 	Text           string               `json:"text"`
 	ReasoningBytes int                  `json:"reasoningBytes"`
 	StopReason     providers.StopReason `json:"stopReason,omitempty"`
@@ -77,7 +77,7 @@ type checkUsage struct {
 	Cost       float64 `json:"cost"`
 }
 
-// checkFailure is what went wrong; Message is in the vendor's words if it said anything.
+// checkFailure is the error of a check. Message is the vendor's if it sent one.
 type checkFailure struct {
 	Kind      providers.ErrorKind `json:"kind"`
 	Status    int                 `json:"status,omitempty"`
@@ -168,7 +168,7 @@ func failureOf(m providers.Model, credentials string, err error) *checkFailure {
 	return f
 }
 
-// remedyOf is what a person may do.
+// remedyOf returns the remedy for an error.
 func remedyOf(e *providers.Error, m providers.Model, credentials string) string {
 	switch e.Kind {
 	case providers.KindAuth:
@@ -192,7 +192,7 @@ func remedyOf(e *providers.Error, m providers.Model, credentials string) string 
 	return "see what the vendor says"
 }
 
-// print tells a person.
+// print prints the report as text.
 func (r *checkReport) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s at %s, credentials from %s\n", r.Model, r.API, cmp.Or(r.BaseURL, "no address"), cmp.Or(r.Credentials, "nowhere"))

@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
-// modelsConfig is what "parley models" is told.
+// modelsConfig holds the flags of "parley models".
 type modelsConfig struct {
 	program          *cli.Program
 	config, provider string
@@ -52,8 +52,8 @@ func modelsCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// registry registers what the command can name. needs are the keys of the configuration below
-// which variables must be set.
+// registry registers the providers that the command can name. needs lists the configuration keys below
+// which environment variables must be set.
 func (cfg *modelsConfig) registry(hidden *cli.Secrets, needs ...string) (*providers.Registry, error) {
 	var configured map[string]providers.Registration
 	if file := cmp.Or(cfg.config, cli.Discovered()); file != "" {
@@ -72,13 +72,13 @@ func (cfg *modelsConfig) registry(hidden *cli.Secrets, needs ...string) (*provid
 	return reg, err
 }
 
-// modelsReport is what "parley models --json" prints.
+// modelsReport is the output of "parley models --json".
 type modelsReport struct {
 	Catalog catalog.Source `json:"catalog"`
 	Models  []modelReport  `json:"models"`
 }
 
-// modelReport is a model as it would be called now.
+// modelReport describes a model as it would be called now.
 type modelReport struct {
 	Provider       string                    `json:"provider"`
 	ID             string                    `json:"id"`
@@ -90,10 +90,10 @@ type modelReport struct {
 	ThinkingLevels []providers.ThinkingLevel `json:"thinkingLevels"`
 	Input          []string                  `json:"input"`
 	Cost           providers.Cost            `json:"cost"`
-	// Priced is whether limits of dollars count its calls.
+	// Priced reports whether limits in dollars count its calls.
 	Priced bool `json:"priced"`
-	// Credentials says where they are, "" for nowhere. Callable tells that this program
-	// speaks the API.
+	// Credentials is the source of the credentials, "" for none. Callable reports whether this program
+	// implements the API.
 	Credentials string `json:"credentials"`
 	Callable    bool   `json:"callable"`
 }
@@ -143,7 +143,6 @@ func reportOf(reg *providers.Registry, m providers.Model) modelReport {
 	return r
 }
 
-// printModels prints the models as a table.
 func printModels(out io.Writer, report modelsReport) error {
 	ids, unspoken, unpriced := map[string]bool{}, map[string]bool{}, int64(0)
 	t := table.New([]int{6, 7, 8}, "MODEL", "WINDOW", "OUTPUT", "IN", "OUT", "TIERS", "TAKES", "THINKS", "CREDENTIALS")
@@ -178,7 +177,7 @@ func printModels(out io.Writer, report modelsReport) error {
 	return err
 }
 
-// thinks is how much a model can be asked to think.
+// thinks formats the thinking levels of a model.
 func thinks(m modelReport) string {
 	if len(m.ThinkingLevels) == 0 {
 		return "-"

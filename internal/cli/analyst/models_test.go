@@ -58,7 +58,7 @@ func TestModelsLists(t *testing.T) {
 	}
 }
 
-// TestModelsWithoutAPrice: the list counts them, and has the remedy.
+// The list counts models without a price and names the remedy.
 func TestModelsWithoutAPrice(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.WithoutKeys(t)
@@ -109,8 +109,8 @@ func TestModelsOfOneProvider(t *testing.T) {
 	}
 }
 
-// TestModelsThatCannotBeCalled: a platform that has a binding to its models is another one.
-// TestModelsFitTheTerminal: columns go that are not needed, and no name is cut, which people copy.
+// On a narrow terminal, optional columns are omitted, and names, which users copy, are never
+// truncated.
 func TestModelsFitTheTerminal(t *testing.T) {
 	clitest.WithoutKeys(t)
 	s := program.AtTerminal(t, 60, "models", "--provider", "openai")
@@ -132,7 +132,6 @@ func TestModelsThatCannotBeCalled(t *testing.T) {
 	}
 }
 
-// TestModelsOfVertex: where the credentials are that no variable holds.
 func TestModelsOfVertex(t *testing.T) {
 	at := func(more ...string) map[string]string {
 		env := map[string]string{"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global"}
@@ -167,7 +166,6 @@ func TestModelsOfVertex(t *testing.T) {
 	}
 }
 
-// TestModelsCheckOfVertex calls a model with the token of a machine.
 func TestModelsCheckOfVertex(t *testing.T) {
 	vendor := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: "kept-secret"}))
 	defer vendor.Close()
@@ -184,7 +182,7 @@ func TestModelsCheckOfVertex(t *testing.T) {
 	}
 }
 
-// TestModelsSayWhereBedrockIsConfigured: each of the sources counts, and is told apart.
+// Each source of Bedrock credentials is reported under its own name.
 func TestModelsSayWhereBedrockIsConfigured(t *testing.T) {
 	profiles := clitest.Write(t, filepath.Join(t.TempDir(), "credentials"), "[default]\naws_access_key_id = a\naws_secret_access_key = kept-secret\n")
 	for want, env := range map[string]map[string]string{
@@ -213,7 +211,6 @@ func TestModelsSayWhereBedrockIsConfigured(t *testing.T) {
 	}
 }
 
-// TestModelsOfAFile lists what a configuration registers, as it would be called.
 func TestModelsOfAFile(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("LOCAL_KEY", "k")
@@ -263,7 +260,7 @@ func TestModelsMistakes(t *testing.T) {
 	}
 }
 
-// checked is a vendor that answers one call, and what it was asked.
+// checked serves one model call and records its request.
 func checked(t *testing.T, status int, answer string) (asked *string) {
 	t.Helper()
 	asked = new(string)
@@ -358,7 +355,7 @@ func TestModelsCheckThatFails(t *testing.T) {
 	}
 }
 
-// TestModelsCheckSigns: a call without a key is signed by the keys of the environment.
+// A call without an API key is signed with the keys of the environment.
 func TestModelsCheckSigns(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -372,7 +369,7 @@ func TestModelsCheckSigns(t *testing.T) {
 	}
 }
 
-// TestModelsCheckEnds although the vendor does not.
+// The command ends although the vendor's stream does not.
 func TestModelsCheckEnds(t *testing.T) {
 	vendor := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -7,7 +7,6 @@ import (
 	"github.com/parleyrun/parley/internal/cli/server"
 )
 
-// program has what these tests run.
 var program = clitest.New(Commands, server.Commands)
 
 func TestMain(m *testing.M) { program.Main(m) }

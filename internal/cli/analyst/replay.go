@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// replayReaders is how many logs are read at once.
+	// replayReaders is the number of logs read concurrently.
 	replayReaders = 4
-	// replayGroup and replayBytes bound what is written at once; a reader holds as much.
+	// replayGroup and replayBytes bound one write; a reader buffers as much.
 	replayGroup = 20_000
 	replayBytes = 8 << 20
-	// replayProgress is the pause between lines that tell how far it is.
+	// replayProgress is the interval of progress lines.
 	replayProgress = 2 * time.Second
 )
 
-// replayConfig is what "parley events replay" is told.
+// replayConfig holds the flags of "parley events replay".
 type replayConfig struct {
 	place               *cli.Place
 	file                string // the configuration, "" without one
@@ -127,12 +127,12 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	return r.finish(time.Since(begun), conf.Bucket.Place())
 }
 
-// target is where a replay writes.
+// target is the destination of a replay.
 type target struct {
 	name  string
 	sink  observability.Sink // nil for a dry run
 	close func() error
-	// refresh, if there is one, computes anew what is derived of events.
+	// refresh, if not nil, recomputes the tables derived from events.
 	refresh func(context.Context) error
 }
 
@@ -173,7 +173,7 @@ func (cfg *replayConfig) target(ctx context.Context, conf *config.Server, bucket
 	return nil, errors.New("there is no destination: name one with --to, --clickhouse or --file, or at events.clickhouse in the configuration; or count with --dry-run")
 }
 
-// checkTarget refuses flags of which one would be passed over in silence.
+// checkTarget rejects flags that would be ignored in combination.
 func (cfg *replayConfig) checkTarget() error {
 	switch cfg.to {
 	case "", "clickhouse", "jsonl", "stdout":
@@ -193,7 +193,7 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 	var opts clickhouse.Options
 	if cfg.dsn != "" {
 		opts, err = cli.ParseDSN(cfg.dsn)
-		// Nobody has said how long a database by that name keeps what it has.
+		// The retention of a database named by its address alone is unknown, so it stays unchanged.
 		opts.TTLDays, opts.KeepExpiry = config.DefaultTTLDays, true
 		if conf.Events.ClickHouse != nil {
 			opts.TTLDays = conf.Events.ClickHouse.TTLDays
@@ -216,7 +216,7 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 		}
 	}()
 	if conf.Bucket.Endpoint == "" {
-		bucket = nil // A folder has one process, and no need of claims.
+		bucket = nil // A folder has one process and needs no claims.
 	}
 	if err := db.Migrate(ctx, bucket, cli.HostName()); err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 	return &target{name: databaseName(opts), sink: sink, close: db.Close, refresh: db.Refresh}, nil
 }
 
-// finish says what was done with a bucket.
+// finish prints the summary of a bucket.
 func (r *replay) finish(took time.Duration, bucket string) error {
 	verb := "stored"
 	if r.sink == nil {
@@ -257,7 +257,7 @@ func (r *replay) printf(format string, args ...any) {
 	}
 }
 
-// all makes the events of every conversation and stores them.
+// all stores the events of every conversation.
 func (r *replay) all(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	keys := make(chan conversation.Key)

@@ -28,8 +28,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// talked makes a data folder with conversations of several turns, segments and a node
-// that was killed, and returns the last submission.
+// talked returns a data folder and its last submission. Its conversations have several turns, segments
+// and the effects of a killed node.
 func talked(t *testing.T) (data string, last conversation.SubmissionID) {
 	t.Helper()
 	data = filepath.Join(t.TempDir(), "data")
@@ -60,8 +60,8 @@ func talked(t *testing.T) (data string, last conversation.SubmissionID) {
 	return data, last
 }
 
-// durable reads the durable events of JSON lines by their ids. So many lines may be none, at
-// most: where a node was killed, one may be torn.
+// durable returns the durable events of JSON lines by id. At most torn lines may be invalid, because a
+// killed node may have written one partially.
 func durable(t *testing.T, lines []byte, torn int) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -84,7 +84,7 @@ func durable(t *testing.T, lines []byte, torn int) map[string]string {
 	return all
 }
 
-// projected is what the logs of a folder say, read without the command.
+// projected derives the events from the logs of a folder without the command.
 func projected(t *testing.T, data string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -125,8 +125,8 @@ func projectAll(t *testing.T, b storage.Bucket, all map[string]string) {
 	}
 }
 
-// sentEvents waits until the node of a folder has sent everything: what one that was
-// killed still owed comes after the next start.
+// sentEvents waits until the node of a folder has sent all events. Those that a killed node had not
+// sent follow after the next start.
 func sentEvents(t *testing.T, data string, want int) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
@@ -149,8 +149,8 @@ func sentEvents(t *testing.T, data string, want int) map[string]string {
 	}
 }
 
-// TestReplayMakesTheSameEvents compares what a node has sent while it ran and was
-// killed, what the logs say and what replay makes.
+// The events that a node sent while it ran and was killed, the events in the logs, and the replayed
+// events are equal.
 func TestReplayMakesTheSameEvents(t *testing.T) {
 	t.Parallel()
 	data, last := talked(t)
@@ -178,7 +178,7 @@ func TestReplayMakesTheSameEvents(t *testing.T) {
 	}
 }
 
-// TestReplayFillsADatabase replays twice into an empty database, and asks it.
+// Two replays into an empty database store each event once.
 func TestReplayFillsADatabase(t *testing.T) {
 	t.Parallel()
 	server := clickhousetest.Start(t)
@@ -223,7 +223,7 @@ func TestReplayFillsADatabase(t *testing.T) {
 	sameAnswers(t, data, dsn, last)
 }
 
-// sameAnswers asks the database and the file of a folder the same.
+// sameAnswers compares queries of the database and of the file of a folder.
 func sameAnswers(t *testing.T, data, dsn string, last conversation.SubmissionID) {
 	t.Helper()
 	file := filepath.Join(data, cli.DevEvents)
@@ -234,7 +234,7 @@ func sameAnswers(t *testing.T, data, dsn string, last conversation.SubmissionID)
 			if err := json.Unmarshal([]byte(out), &sums[i]); err != nil || code != 0 {
 				t.Fatalf("exit %d, %v, %s", code, err, errOut)
 			}
-			// Recoveries may be told live, which no log has.
+			// Recoveries may be live events, which no log has.
 			sums[i].Events -= sums[i].Recoveries
 			sums[i].Recoveries = 0
 		}
@@ -255,7 +255,7 @@ func sameAnswers(t *testing.T, data, dsn string, last conversation.SubmissionID)
 	}
 }
 
-// TestReplayOfADamagedLog stores what can be read and says what cannot.
+// A replay of a corrupt log stores its readable part and reports the rest.
 func TestReplayOfADamagedLog(t *testing.T) {
 	t.Parallel()
 	data, _ := talked(t)
@@ -323,7 +323,7 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, out, errOut)
 		}
 	}
-	// Who reads makes nothing, though they may.
+	// Commands that read never create the schema, even with the permission to do so.
 	for range 2 {
 		if code, _, errOut := program.Output(t, "stats", "--clickhouse", server.DSN("nowhere")); code != 1 || !strings.Contains(errOut, "nowhere does not exist") {
 			t.Errorf("exit %d, %s", code, errOut)
@@ -332,7 +332,7 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 	if code, out, errOut := program.Output(t, "stats", "--config", file); code != 0 || !strings.Contains(out, "No events.") {
 		t.Errorf("exit %d, %s%s", code, out, errOut)
 	}
-	// Who names a database alone does not say how long it keeps events.
+	// A database named by its address alone keeps its retention.
 	file = clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("events: {clickhouse: {addresses: [%q], database: %s, ttlDays: 365}}", server.Addr(), database))
 	data := filepath.Join(t.TempDir(), "data")
 	dsn := server.DSN(database)

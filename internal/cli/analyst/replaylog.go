@@ -15,15 +15,15 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// replay makes the durable events of a bucket again. Of the events it holds what its
-// readers have collected and one group more.
+// replay derives the durable events of a bucket again. Its memory is bounded by the events that its
+// readers have collected and one more group.
 type replay struct {
-	bucket   storage.Bucket // with its reads repeated
+	bucket   storage.Bucket // retries reads
 	logs     *storage.Logs
 	sink     observability.Sink // nil counts only
 	agent    string
 	filter   stats.Filter
-	contents map[string]bool // of which agents events show what was said
+	contents map[string]bool // agents whose events include content
 	errOut   io.Writer
 	quiet    bool
 
@@ -32,7 +32,7 @@ type replay struct {
 	damaged               []string
 }
 
-// conversation makes the events of a log. A log that is damaged is noted, and no error.
+// conversation derives the events of a log. A corrupt log is recorded and is not an error.
 func (r *replay) conversation(ctx context.Context, key conversation.Key, groups chan<- []observability.Event) error {
 	c := &collector{groups: groups, size: replayBytes / replayReaders}
 	src := observability.Source{Key: key}
@@ -47,7 +47,7 @@ func (r *replay) conversation(ctx context.Context, key conversation.Key, groups 
 		b := conversation.Batch{Offset: conversation.Offset(batch.Seq), Records: records}
 		next := src.After(b)
 		if r.agent != "" && next.Agent != "" && next.Agent != r.agent {
-			return nil // All lives of a conversation are of one agent.
+			return nil // All incarnations of a conversation have the same agent.
 		}
 		if batch.Seq == 0 || src.Agent == "" && next.Agent != "" {
 			r.conversations.Add(1)
@@ -65,7 +65,7 @@ func (r *replay) conversation(ctx context.Context, key conversation.Key, groups 
 	return c.flush(ctx)
 }
 
-// unreadable notes a log that is damaged, and keeps what was read of it.
+// unreadable records a corrupt log and keeps the events read so far.
 func (r *replay) unreadable(ctx context.Context, key conversation.Key, err error, c *collector) error {
 	if !storage.IsCorrupt(err) {
 		return fmt.Errorf("read conversation %s: %w", key, err)
@@ -76,7 +76,7 @@ func (r *replay) unreadable(ctx context.Context, key conversation.Key, err error
 	return c.flush(ctx)
 }
 
-// collector puts the events of a log into groups.
+// collector groups the events of a log.
 type collector struct {
 	groups chan<- []observability.Event
 	size   int // of a group, in bytes
@@ -106,7 +106,7 @@ func (c *collector) flush(ctx context.Context) error {
 	}
 }
 
-// store writes what readers have collected, several of their groups at once.
+// store writes the collected events, several groups at once.
 func (r *replay) store(ctx context.Context, groups <-chan []observability.Event) error {
 	tick := time.NewTicker(replayProgress)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// sourceConfig says where events are read from.
+// sourceConfig holds the flags that name a source of events.
 type sourceConfig struct {
 	program   *cli.Program
 	place     *cli.Place
@@ -31,7 +31,7 @@ type sourceConfig struct {
 	errOut    io.Writer
 }
 
-// flags add the flags that name a source.
+// flags adds the flags that name a source.
 func (cfg *sourceConfig) flags(cmd *cobra.Command) {
 	cfg.place = cli.NewPlace(cfg.program, cmd, "where events go", true)
 	cmd.Flags().StringVar(&cfg.file, "file", "", "read this file of events, and those it was rotated to; - is standard input")
@@ -39,9 +39,9 @@ func (cfg *sourceConfig) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("config", "data", "file", "clickhouse")
 }
 
-// source is events that can be read.
+// source is a readable set of events.
 type source interface {
-	// String names it for a person.
+	// String describes the source for the user.
 	String() string
 	// trace yields the events of a submission, and possibly others.
 	trace(context.Context, conversation.SubmissionID) iter.Seq2[observability.Event, error]
@@ -51,7 +51,7 @@ type source interface {
 	close() error
 }
 
-// open finds the source.
+// open opens the source.
 func (cfg *sourceConfig) open(ctx context.Context, in io.Reader) (source, error) {
 	switch {
 	case cfg.dsn != "":
@@ -76,7 +76,8 @@ func (cfg *sourceConfig) open(ctx context.Context, in io.Reader) (source, error)
 	return cfg.configured(ctx, conf, file)
 }
 
-// configured opens where a configuration sends events; file is its name, "" for a folder alone.
+// configured opens the destination of events in a configuration; file is its name, "" for a folder
+// alone.
 func (cfg *sourceConfig) configured(ctx context.Context, conf *config.Server, file string) (source, error) {
 	kept := filepath.Join(conf.Bucket.Dir, cli.DevEvents) // by "parley dev"
 	switch e := conf.Events; {
@@ -149,8 +150,8 @@ func (s *fileSource) newest(ctx context.Context) (conversation.SubmissionID, err
 	return sum.Recent[0].Submission, nil
 }
 
-// readable yields the events without lines that are none, of which it tells; without any
-// other, that is an error. It ends with the context, because files are large.
+// readable yields the events and reports the number of invalid lines. A file without any event is an
+// error. It stops with the context, because files are large.
 func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		var first error
@@ -182,7 +183,7 @@ func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event
 	}
 }
 
-// moment reads a point in time: so long ago, or a date or a time in UTC.
+// moment parses a point in time: a duration before now, or a date or a time in UTC.
 func moment(flag, s string, now time.Time) (conversation.Time, error) {
 	if s == "" {
 		return 0, nil
@@ -203,7 +204,7 @@ func moment(flag, s string, now time.Time) (conversation.Time, error) {
 	return 0, fmt.Errorf("--%s %q is no point in time; write how long ago, as 90m, 24h or 7d, or a date or time in UTC, as 2026-11-01 or 2026-11-01T15:04", flag, s)
 }
 
-// period reads --since and --until.
+// period parses --since and --until.
 func period(since, until string, now time.Time) (from, to conversation.Time, err error) {
 	if from, err = moment("since", since, now); err != nil {
 		return 0, 0, err
@@ -220,7 +221,6 @@ func period(since, until string, now time.Time) (from, to conversation.Time, err
 	return from, to, nil
 }
 
-// utcTime writes a moment for a person.
 func utcTime(t conversation.Time) string {
 	return time.UnixMilli(int64(t)).UTC().Format("2006-01-02 15:04:05")
 }

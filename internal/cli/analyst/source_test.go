@@ -90,7 +90,7 @@ sub_1 of desk: completed                   7.00 s     27,000  240    $1.51  2 at
 func TestStatsAndTraceOfAFile(t *testing.T) {
 	dir := t.TempDir()
 	events := clitest.Events(t)
-	// A file that was rotated, with what was sent twice, and a line that is none.
+	// A rotated file with duplicates and an invalid line.
 	path := eventsFile(t, dir, "events.jsonl", events[3:])
 	eventsFile(t, dir, "events.jsonl.000001", events[:12])
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -143,13 +143,12 @@ func TestJSONOfStatsAndTrace(t *testing.T) {
 	}
 }
 
-// TestSourceIsFound starts in folders that have one thing or another.
 func TestSourceIsFound(t *testing.T) {
 	const agents = "agents: {echo: {model: demo/parrot}}\n"
 	for name, tt := range map[string]struct {
 		files map[string]string
 		args  []string
-		want  string // of what is printed, on either stream
+		want  string // of the output, on either stream
 		code  int
 	}{
 		"what dev wrote":     {map[string]string{".parley/events.jsonl": ""}, nil, "parley stats: file .parley/events.jsonl\nNo events.\n", 0},
@@ -187,7 +186,7 @@ func TestSourceIsFound(t *testing.T) {
 	}
 }
 
-// TestFileReadingEnds: who interrupts a command does not wait for the end of a file.
+// An interrupted command does not read its file to the end.
 func TestFileReadingEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "events.jsonl")
 	f, err := jsonl.Open(file, nil)
@@ -243,7 +242,7 @@ sub_1 of desk: running                      5.20 s
    └─ attempt 1: running           +4.03 s  1.17 s
 `
 
-// TestTraceShowsWaits has waits that ended by a signal and by their time, and one that lasts.
+// Waits that ended by a signal and by a timer, and one in progress.
 func TestTraceShowsWaits(t *testing.T) {
 	start := conversation.TimeOf(time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC))
 	var events []observability.Event

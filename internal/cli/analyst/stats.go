@@ -19,10 +19,10 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// shownHours is how many hours of a summary are shown: the last ones.
+// shownHours is the number of printed hours, the last ones of a summary.
 const shownHours = 24
 
-// statsConfig is what "parley stats" is told.
+// statsConfig holds the flags of "parley stats".
 type statsConfig struct {
 	source              sourceConfig
 	agent, since, until string
@@ -57,7 +57,7 @@ func statsCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// summaryReport is what "parley stats --json" prints.
+// summaryReport is the output of "parley stats --json".
 type summaryReport struct {
 	Source string            `json:"source"`
 	Agent  string            `json:"agent,omitempty"`
@@ -86,14 +86,14 @@ func (cfg *statsConfig) run(ctx context.Context, in io.Reader, out io.Writer) (e
 	return printSummary(out, from.String(), f, s)
 }
 
-// printJSON prints a value for a program, and a person who looks.
+// printJSON prints a value as indented JSON.
 func printJSON(out io.Writer, v any) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
-// printSummary prints what events say as tables.
+// printSummary prints a summary as tables.
 func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) error {
 	if _, err := fmt.Fprintln(out, "parley stats: "+name+selected(f)); err != nil {
 		return err
@@ -128,7 +128,7 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 	return nil
 }
 
-// selected says what a filter selects.
+// selected describes a filter.
 func selected(f stats.Filter) string {
 	var b strings.Builder
 	if f.Agent != "" {
@@ -143,7 +143,7 @@ func selected(f stats.Filter) string {
 	return b.String()
 }
 
-// incidents says in a line what went another way than usual.
+// incidents summarizes irregular events in a line.
 func incidents(s *stats.Summary) string {
 	var parts []string
 	add := func(n int64, noun string) {
@@ -176,7 +176,7 @@ func submissionTable(s *stats.Summary) *table.Table {
 	return t
 }
 
-// recentTable shows the newest submissions one by one.
+// recentTable lists the newest submissions.
 func recentTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0, 1, 3}, "RECENT", "OF", "SUBMISSION", "OUTCOME", "TOOK", "TOKENS", "COST")
 	t.Sparse, t.Spare, t.Text, t.Whole = true, []int{6, 5, 0, 4, 1}, 14, []int{2}
@@ -195,7 +195,8 @@ func recentTable(s *stats.Summary) *table.Table {
 	return t
 }
 
-// reasons says why some of the newest submissions failed, whole: it tells what to do.
+// reasons lists errors of the newest submissions. They are not truncated, because they contain the
+// remedy.
 func reasons(s *stats.Summary) string {
 	var words []string
 	count := map[string]int64{}
@@ -239,7 +240,7 @@ func quantiles(l stats.Latency) []string {
 }
 
 func modelTable(s *stats.Summary) *table.Table {
-	// Calls are cut off while nodes drain or crash: without any, the column says nothing.
+	// Calls are cancelled while nodes drain or crash. Without any, the column is omitted.
 	cut := slices.ContainsFunc(s.Models, func(r stats.ModelRow) bool { return r.CutOff > 0 })
 	header := []string{"AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST"}
 	spare := []int{8, 7, 4, 3, 2, 6}

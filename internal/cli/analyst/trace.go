@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// traceConfig is what "parley trace" is told.
+// traceConfig holds the flags of "parley trace".
 type traceConfig struct {
 	source sourceConfig
 	json   bool
@@ -53,7 +53,7 @@ func traceCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// traceReport is what "parley trace --json" prints.
+// traceReport is the output of "parley trace --json".
 type traceReport struct {
 	Source string `json:"source"`
 	*stats.Node
@@ -91,7 +91,7 @@ func (cfg *traceConfig) run(ctx context.Context, id conversation.SubmissionID, i
 func printTrace(out io.Writer, name string, root *stats.Node) error {
 	width := cli.Width(out)
 	at, shown := utcTime(root.Start)+" UTC", label(root)
-	if width > 0 { // what is not to be cut stands above
+	if width > 0 { // untruncated texts are above
 		at, shown = root.ID+"\n"+at, strings.TrimPrefix(shown, root.ID+" of ")
 	}
 	if _, err := fmt.Fprintf(out, "parley trace: %s, %s\n", name, at); err != nil {
@@ -103,8 +103,8 @@ func printTrace(out io.Writer, name string, root *stats.Node) error {
 	return t.Print(out)
 }
 
-// addNode adds a node and what is below it. first stands before its own line, rest
-// before those of its children, and shown is what it is.
+// addNode adds a node and its children. first is the prefix of its line, rest the prefix of its
+// children, and shown its label.
 func addNode(t *table.Table, root, n *stats.Node, first, rest, shown string) {
 	start, lasted := "", ""
 	if n != root {
@@ -135,7 +135,7 @@ func addNode(t *table.Table, root, n *stats.Node, first, rest, shown string) {
 	}
 }
 
-// label says what a node is, and how it ended if that is not as it should.
+// label describes a node, and its outcome unless it is the normal one.
 func label(n *stats.Node) string {
 	name, state := cli.OneLine(n.Name, 60), cli.OneLine(string(n.State), 20)
 	s := ""
@@ -166,7 +166,7 @@ func label(n *stats.Node) string {
 	return s
 }
 
-// note says what else there is to know of a node.
+// note returns further details of a node.
 func note(n *stats.Node) string {
 	var parts []string
 	if n.Kind == stats.KindSubmission && n.Attempt > 1 {
@@ -193,7 +193,7 @@ func note(n *stats.Node) string {
 	if n.Kind == stats.KindWait {
 		parts = append(parts, waitNote(n)...)
 	}
-	// A submission repeats the error of its operation, which is the one to show.
+	// A submission repeats the error of its operation, so only the operation shows it.
 	if n.Error != nil && n.Kind != stats.KindOperation {
 		text := n.Error.Type
 		if n.Error.Message != "" {
@@ -204,7 +204,7 @@ func note(n *stats.Node) string {
 	return strings.Join(parts, ", ")
 }
 
-// treeNote returns what a tree of dispatches has used, and of which budget.
+// treeNote returns the usage of a tree of dispatches, and its budget.
 func treeNote(t *stats.Tree) string {
 	s := fmt.Sprintf("tree of %d dispatched", t.Submissions)
 	if t.MaxSubmissions > 0 {
@@ -219,7 +219,7 @@ func treeNote(t *stats.Tree) string {
 	return s
 }
 
-// waitNote says by which signal a wait has ended, or until when it lasts.
+// waitNote returns the signal that ended a wait, or its deadline.
 func waitNote(n *stats.Node) []string {
 	switch {
 	case n.Signal != "":

@@ -8,8 +8,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// TestTraceShowsTheTree: a trace has what the tree of dispatches of its submission has used, and of which budget, as the
-// records say that count it.
+// A trace shows the usage and the budget of the dispatch tree, as counted by the records.
 func TestTraceShowsTheTree(t *testing.T) {
 	at := conversation.Address{Agent: "worker", ID: "w"}
 	counted := func(n int, dollars float64, maxSubmissions int, maxDollars float64) *conversation.TreeCounted {
