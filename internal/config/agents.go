@@ -16,7 +16,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// agents reads the agents of a server.
 func (r *reader) agents(dst *[]Agent) func(value) {
 	return func(v value) {
 		for _, entry := range r.entries(v, "{mounts: [/agents/echo], model: openai/gpt-5}") {
@@ -43,7 +42,6 @@ func (r *reader) agents(dst *[]Agent) func(value) {
 	}
 }
 
-// mounts reads where an agent is mounted.
 func (r *reader) mounts(dst *[]string) func(value) {
 	return func(v value) {
 		for _, item := range r.items(v) {
@@ -61,7 +59,6 @@ func (r *reader) mounts(dst *[]string) func(value) {
 	}
 }
 
-// single reads the file of one agent.
 func (r *reader) single(root value) *Single {
 	s := &Single{Agent: &agent.Agent{}, Providers: map[string]providers.Registration{}, BlankKeys: r.blankKeys}
 	a := s.Agent
@@ -85,12 +82,12 @@ func (r *reader) single(root value) *Single {
 	return s
 }
 
-// nameOf makes the name of an agent from that of its file; if it will not do, good
-// is one like it.
+// nameOf derives the name of an agent from its file. If the name is invalid, good is a similar valid
+// one.
 func nameOf(file string) (name, good string) {
 	base := filepath.Base(file)
 	name = strings.TrimSuffix(base, filepath.Ext(base))
-	// The model is one that is right.
+	// The model is a valid one.
 	if (&agent.Agent{Name: name, Model: "p/m"}).Validate() == nil {
 		return name, name
 	}
@@ -102,7 +99,7 @@ func nameOf(file string) (name, good string) {
 	return "", good[:min(len(good), 63)]
 }
 
-// definition is what every agent may say about itself.
+// definition returns the keys of every agent.
 func (r *reader) definition(a *agent.Agent) []field {
 	return slices.Concat([]field{
 		{name: "description", example: `"Says everything again."`, read: r.text(&a.Description)},
@@ -135,8 +132,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 	})
 }
 
-// define checks a whole agent. What stands at a key that has a mistake already is
-// not reported again.
+// define validates a whole agent. It does not report keys again that already have a mistake.
 func (r *reader) define(a *agent.Agent, at *path, known map[string]providers.Registration) {
 	var invalid *agent.DefinitionError
 	if err := a.Validate(); errors.As(err, &invalid) {
@@ -147,9 +143,9 @@ func (r *reader) define(a *agent.Agent, at *path, known map[string]providers.Reg
 	r.providersOf(a, at, known)
 }
 
-// keyOf is where the file says what package agent calls by the path of a field: the
-// field Subagents[1].Compaction.Model is the key subagents[1].compaction.model. It
-// reports false inside of what is no subagent at all, which was said already.
+// keyOf maps a field path of package agent to a key of the file: the field
+// Subagents[1].Compaction.Model is the key subagents[1].compaction.model. It reports false inside an
+// invalid subagent, which was reported already.
 func (r *reader) keyOf(at *path, field string) (*path, bool) {
 	for step := range strings.SplitSeq(field, ".") {
 		name, index, isItem := strings.Cut(strings.TrimSuffix(step, "]"), "[")
@@ -164,13 +160,13 @@ func (r *reader) keyOf(at *path, field string) (*path, bool) {
 	return at, true
 }
 
-// blameIssue turns what package agent says about a field into a mistake.
+// blameIssue converts an issue of package agent to a mistake.
 func (r *reader) blameIssue(at *path, issue agent.Issue) {
 	key, ok := at, true
 	if at == nil || issue.Path != "Name" { // The key of a server's agent is its name.
 		key, ok = r.keyOf(at, issue.Path)
 	}
-	// Several without a name are not namesakes: each lacks one.
+	// Subagents without a name are reported as such, not as duplicates.
 	if !ok || r.blamed[key.String()] || strings.HasPrefix(issue.Problem, `is named ""`) {
 		return
 	}
@@ -195,7 +191,6 @@ func (r *reader) blameIssue(at *path, issue agent.Issue) {
 	}
 }
 
-// schema reads a JSON schema.
 func (r *reader) schema(dst **agent.Schema) func(value) {
 	return func(v value) {
 		if !r.is(v, mapping) {
@@ -217,8 +212,8 @@ func (r *reader) schema(dst **agent.Schema) func(value) {
 	}
 }
 
-// blameSchema finds the places of a schema that its error names in lines such as
-// "- at '/type': got number, want string". An error that does not is shown as it is.
+// blameSchema locates the errors of a schema from lines such as "- at '/type': got number, want
+// string". An error in another form is reported unchanged.
 func (r *reader) blameSchema(v value, err error) {
 	remedy := "write a JSON schema of draft 2020-12, for example {type: object, properties: {topic: {type: string}}}"
 	said := strings.ReplaceAll(err.Error(), "agent:///schema.json", "")
@@ -238,7 +233,7 @@ func (r *reader) blameSchema(v value, err error) {
 	}
 }
 
-// oneLine bounds what another package says.
+// oneLine bounds the error text of another package.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
 	if len(s) > 3*maxQuoted {
@@ -252,7 +247,7 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// locate follows a JSON pointer as far as it leads.
+// locate follows a JSON pointer as far as it resolves.
 func locate(v value, pointer string) value {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// Open returns a client of the bucket at its endpoint. It asks nothing yet.
+// Open returns a client of the bucket at its endpoint. It sends no request.
 func (b Bucket) Open() (*s3.Bucket, error) {
 	prefix := b.Prefix
 	if prefix != "" {
@@ -22,7 +22,7 @@ func (b Bucket) Open() (*s3.Bucket, error) {
 	})
 }
 
-// Place names a bucket for a person.
+// Place describes a bucket for the user.
 func (b Bucket) Place() string {
 	if b.Endpoint == "" {
 		return "folder " + b.Dir
@@ -34,7 +34,7 @@ func (b Bucket) Place() string {
 	return name
 }
 
-// Explain says what to do about a bucket that cannot be used.
+// Explain adds a remedy to the error of an unusable bucket.
 func (b Bucket) Explain(err error) error {
 	var format *storage.FormatError
 	var broken *storage.ProbeError
@@ -43,7 +43,7 @@ func (b Bucket) Explain(err error) error {
 	}
 	var clock *storage.ClockError
 	if errors.As(err, &clock) || b.Endpoint == "" {
-		return fmt.Errorf("%s cannot be used: %w", b.Place(), err) // it has the remedy
+		return fmt.Errorf("%s cannot be used: %w", b.Place(), err) // it has a remedy
 	}
 	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
 	var answer *storage.AnswerError
@@ -55,10 +55,10 @@ func (b Bucket) Explain(err error) error {
 	return fmt.Errorf("%s cannot be used: %w; %s", b.Place(), err, remedy)
 }
 
-// checkPlace is the remedy of an answer that is not of the bucket.
+// checkPlace is the remedy for a response that is not from an S3 store.
 const checkPlace = "check bucket.endpoint, bucket.name, bucket.region and bucket.secure"
 
-// answered returns the request in err that has an answer, nil if none has.
+// answered returns the error of a request that got a response, nil if none did.
 func answered(err error) (e *storage.Error) {
 	for errors.As(err, &e) && e.Status == 0 {
 		err = e.Err
@@ -69,7 +69,7 @@ func answered(err error) (e *storage.Error) {
 	return e
 }
 
-// remedy reads a refusal of the endpoint, or a failure that it reports.
+// remedy returns the remedy for an error response of the endpoint.
 func (b Bucket) remedy(e *storage.Error) string {
 	text := strings.ToLower(e.Error())
 	switch {

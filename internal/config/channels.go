@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
-// Kinds of channels that need no Go.
+// Kinds of channels that need no Go code.
 const (
 	KindCommerce         = "commerce"
 	KindGitHub           = "github"
@@ -20,51 +20,51 @@ const (
 	KindWhatsApp         = "whatsapp"
 )
 
-// Channel is a way in from a platform, whose deliveries are messages of an agent's conversations.
+// Channel is a webhook of a platform, whose deliveries are messages to conversations of an agent.
 type Channel struct {
 	// Name is a part of its path, /channels/<name>.
 	Name string
 	Kind string
-	// Agent is one of the server's.
+	// Agent is the name of an agent of the server.
 	Agent string
-	// Secret proves deliveries, Previous does as well while secrets are rotated, VerifyToken is
-	// that of whatsapp's handshake. They are resolved from the named variables.
+	// Secret verifies deliveries, as does Previous while secrets are rotated. VerifyToken is the token
+	// of the handshake of whatsapp. All are resolved from the named variables.
 	Secret, Previous, VerifyToken string
-	// HeaderPrefix begins the names of the platform's headers, in place of the neutral ones, of the kinds of
-	// headersNamed. Empty keeps those.
+	// HeaderPrefix replaces the neutral prefix of the platform's headers, for the kinds of
+	// headersNamed. Empty keeps the neutral one.
 	HeaderPrefix string
-	// Account and PublicURL are those of twilio.
+	// Account and PublicURL are for twilio only.
 	Account, PublicURL string
-	// Events are the types that are delivered; none is all.
+	// Events lists the delivered types; empty means all.
 	Events []string
-	// Instance is how the id of a conversation is made, Message what is said in it; the zero
-	// template is what the platform has for it.
+	// Instance is the template of a conversation id, and Message that of a message. The zero template
+	// uses the default of the platform.
 	Instance, Message channels.Template
-	// Signal makes deliveries signals of this type, with Attributes.
+	// Signal converts deliveries to signals of this type, with Attributes.
 	Signal     string
 	Attributes map[string]channels.Template
-	// Reply says how replies go back to the platform; nil if they do not.
+	// Reply configures replies to the platform; nil if there are none.
 	Reply *ChannelReply
 }
 
-// ChannelReply is what the API of a platform is called with. An empty URL is the platform's own.
+// ChannelReply configures calls of a platform's API. An empty URL is the platform's own.
 type ChannelReply struct {
 	Token, URL string
-	// SecretURL says that the URL is one.
+	// SecretURL reports whether the URL is a secret.
 	SecretURL bool
 }
 
-// makesIDs are the kinds whose packages make ids of conversations, and texts of messages.
+// makesIDs reports whether the package of a kind derives conversation ids and message texts.
 func makesIDs(kind string) bool {
 	return slices.Contains([]string{KindGitHub, KindMessenger, KindSlack, KindTwilio, KindWhatsApp}, kind)
 }
 
-// headersNamed are the kinds whose headers may have other names.
+// headersNamed reports whether the headers of a kind may have another prefix.
 func headersNamed(kind string) bool {
 	return slices.Contains([]string{KindCommerce, KindMessenger, KindNotes, KindStandardWebhooks}, kind)
 }
 
-// channels reads the ways in. Names are those of paths.
+// channels reads the channels. Their names are path segments.
 func (r *reader) channels(dst *[]Channel) func(value) {
 	return func(v value) {
 		for _, entry := range r.entries(v, "{kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}") {
@@ -137,7 +137,7 @@ func (r *reader) channel(v value, c *Channel) {
 	}
 }
 
-// channelReply checks how replies go back.
+// channelReply validates the reply settings of a channel.
 func (r *reader) channelReply(v value, c *Channel) {
 	url, env := r.written(v, "url"), r.written(v, "urlEnv")
 	switch {
@@ -165,7 +165,7 @@ func checkAPI(s string) fault {
 	return fault{}
 }
 
-// template reads a text with places for members of a payload.
+// template reads a text with placeholders for members of a payload.
 func (r *reader) template(dst *channels.Template) func(value) {
 	return func(v value) {
 		text, ok := r.checked(v)
@@ -181,7 +181,7 @@ func (r *reader) template(dst *channels.Template) func(value) {
 	}
 }
 
-// channelAgents checks the agents of the channels, and that nobody is mounted where these are.
+// channelAgents checks the agents of channels, and that no agent is mounted at a channel's path.
 func (r *reader) channelAgents(root value, s *Server) {
 	all, _ := r.given(root, "channels")
 	for _, c := range s.Channels {

@@ -42,7 +42,7 @@ func checkListen(s string) fault {
 	return fault{}
 }
 
-// checkURL accepts what requests can be sent to, and what paths can be put behind.
+// checkURL accepts URLs for requests to which a path can be appended.
 func checkURL(s string) fault {
 	const remedy = "write http or https, a host and at most a path, for example https://agents.example.com/v1"
 	if f := checkBare(s); f != (fault{}) {
@@ -72,8 +72,7 @@ func checkBaseURL(s string) fault {
 	return fault{}
 }
 
-// CheckURL refuses what is no endpoint of a model server, as one that a file names. Its error says
-// what to write.
+// CheckURL validates an endpoint of a model server as in a file. Its error includes the remedy.
 func CheckURL(s string) error {
 	if f := checkBaseURL(s); f != (fault{}) {
 		return errors.New(f.problem + "; " + f.remedy)
@@ -81,8 +80,7 @@ func CheckURL(s string) error {
 	return nil
 }
 
-// checkBare refuses the parts of an address that may hold a secret, and does not
-// show them.
+// checkBare rejects the parts of an address that may hold a secret. Its text does not show them.
 func checkBare(s string) fault {
 	if i := strings.IndexAny(s, "@?#"); i >= 0 {
 		return fault{fmt.Sprintf("holds a %q, as an address does that carries a password or a query", s[i:i+1]), "write the address alone"}
@@ -109,8 +107,7 @@ func checkNetwork(s string) fault {
 	return fault{}
 }
 
-// checkDir refuses what people write for a shell to expand: it would make a folder
-// of that very name.
+// checkDir rejects shell syntax, which would create a folder with that literal name.
 func checkDir(s string) fault {
 	if strings.HasPrefix(s, "~") || strings.HasPrefix(s, "$") {
 		return fault{fmt.Sprintf("%s begins with %q, which is not expanded here", quote(s), s[:1]), "write the path itself, for example /var/lib/parley or " + DefaultDir}
@@ -146,7 +143,7 @@ func checkEndpoint(s string) fault {
 	return fault{}
 }
 
-// keyHost is a host to write, or a placeholder if that is not one.
+// keyHost returns a host for an example, or a placeholder if s is not one.
 func keyHost(s string) string {
 	if checkEndpoint(s) != (fault{}) {
 		return "<host>"
@@ -189,8 +186,8 @@ func checkPrefix(s string) fault {
 	return fault{}
 }
 
-// checkOrigin accepts an origin as a browser sends it, since it is compared as it
-// is, and "*".
+// checkOrigin accepts "*" and an origin exactly as a browser sends it, because it is compared
+// literally.
 func checkOrigin(s string) fault {
 	const remedy = "write scheme and host, for example https://app.example.com"
 	if s == "*" {
@@ -219,7 +216,7 @@ func checkOrigin(s string) fault {
 	return fault{}
 }
 
-// asSent is the origin of a page: lower case, without a default port or a path.
+// asSent returns the origin of a page: lower case, without a default port or a path.
 func asSent(u *url.URL) string {
 	host := strings.ToLower(u.Hostname())
 	if ip := net.ParseIP(host); ip != nil && strings.Contains(host, ":") {
@@ -232,8 +229,7 @@ func asSent(u *url.URL) string {
 	return strings.ToLower(u.Scheme) + "://" + host
 }
 
-// checkMount has the rules of the HTTP handler: characters that have one spelling
-// in a URL.
+// checkMount applies the rules of the HTTP handler: characters that have one spelling in a URL.
 func checkMount(s string) fault {
 	const remedy = "write for example /agents/echo"
 	if s == "/" {

@@ -12,45 +12,43 @@ import (
 // MaxWeight bounds the weight of a node.
 const MaxWeight = 1000
 
-// DefaultTLSName is the name that the certificates of all nodes carry unless the
-// file says another.
+// DefaultTLSName is the default name in the certificates of all nodes.
 const DefaultTLSName = "parley"
 
-// Cluster says how a node serves its bucket together with others.
+// Cluster configures a node that shares its bucket with others.
 type Cluster struct {
-	// Listen is the address for other nodes, host:port. Port 0 is any free one.
+	// Listen is the address for other nodes, host:port. Port 0 selects a free one.
 	Listen string
-	// Advertise is where other nodes reach this one, host:port; "" is the address
-	// that Listen turns out to be, which happens if that has port 0.
+	// Advertise is the address that other nodes dial, host:port. It is "" if Listen has port 0; then
+	// it is the address of the listener.
 	Advertise string
-	// Weight is the node's share of the conversations beside those of the others, 0
-	// to MaxWeight; nil is the default.
+	// Weight is the node's share of the conversations relative to other nodes, 0 to MaxWeight; nil is
+	// the default.
 	Weight *int
-	// Heartbeat, Suspect and Fence are intervals of the membership; zero is the
-	// default. How they have to relate is checked by the runtime.
+	// Heartbeat, Suspect and Fence are intervals of the membership; zero is the default. The runtime
+	// validates their relation.
 	Heartbeat, Suspect, Fence time.Duration
-	// TLS are the files for connections between nodes; nil if there are none.
+	// TLS holds the files for connections between nodes; nil if there are none.
 	TLS *TLS
 }
 
-// TLS names the files by which nodes know each other. Relative names are relative
-// to the working directory of the process.
+// TLS names the certificate files of a node. Relative names are relative to the working directory of
+// the process.
 type TLS struct {
 	// CA holds the certificates of the authorities, Cert and Key the pair of this node.
 	CA, Cert, Key string
-	// Name is what the certificate of every node is for. Default "parley".
+	// Name must be in the certificate of every node. Default "parley".
 	Name string
 }
 
-// Admin is where health and metrics are served.
+// Admin configures the listener of health and metrics.
 type Admin struct {
-	// Listen is host:port; "" is nowhere.
+	// Listen is host:port; "" disables it.
 	Listen string
-	// Profiles adds those of the process: they tell what it does, to whoever asks.
+	// Profiles adds profiles of the process, which show its internals to every caller.
 	Profiles bool
 }
 
-// admin reads where health and metrics are served.
 func (r *reader) admin(dst *Admin) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -64,7 +62,6 @@ func (r *reader) admin(dst *Admin) func(value) {
 	}
 }
 
-// cluster reads how nodes share the bucket.
 func (r *reader) cluster(dst **Cluster) func(value) {
 	return func(v value) {
 		if !r.is(v, mapping) {
@@ -98,7 +95,7 @@ func listenLike(example string) check {
 	}
 }
 
-// advertise finds out where other nodes reach this one.
+// advertise determines the address that other nodes dial.
 func (r *reader) advertise(v value, c *Cluster, fromEnv string) {
 	listen, ok := r.given(v, "listen")
 	if !ok || r.blamed[listen.at.String()] || c.Listen == "" {
@@ -116,7 +113,7 @@ func (r *reader) advertise(v value, c *Cluster, fromEnv string) {
 	case named && fromEnv != "":
 		c.Advertise = withPort(fromEnv, port)
 		if f := checkAdvertise(c.Advertise); f != (fault{}) {
-			// What the variable holds is not shown.
+			// The value of the variable is not shown.
 			r.blame(variable, fault{
 				"the variable " + quote(variable.node.text) + " holds no address that other nodes can dial",
 				"put a host or host:port into it, as the downward API does with status.podIP",
@@ -133,8 +130,7 @@ func (r *reader) advertise(v value, c *Cluster, fromEnv string) {
 	}
 }
 
-// withPort is an address as a variable has it: alone, an IPv6 one without brackets,
-// or with a port.
+// withPort completes an address of a variable: a host, an IPv6 address without brackets, or host:port.
 func withPort(s, port string) string {
 	if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return net.JoinHostPort(ip.String(), port)
@@ -145,13 +141,13 @@ func withPort(s, port string) string {
 	return net.JoinHostPort(s, port)
 }
 
-// anyHost reports whether a host stands for every address of a machine.
+// anyHost reports whether a host means every address of a machine.
 func anyHost(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// checkAdvertise accepts what other nodes can dial.
+// checkAdvertise accepts addresses that other nodes can dial.
 func checkAdvertise(s string) fault {
 	const remedy = "write an address that other nodes can dial, for example 10.0.0.5:7946"
 	if f := checkListen(s); f != (fault{}) {
@@ -189,8 +185,7 @@ func (r *reader) tls(dst **TLS) func(value) {
 	}
 }
 
-// checkFile refuses what people write for a shell to expand, and a key in place of
-// the name of its file, which it does not show.
+// checkFile rejects shell syntax, and a key in place of its file name, which its text does not show.
 func checkFile(s string) fault {
 	const remedy = "write the path of the file, for example /etc/parley/ca.pem"
 	if strings.Contains(s, "-----BEGIN") || strings.ContainsAny(s, "\r\n") {
@@ -209,7 +204,7 @@ func checkTLSName(s string) fault {
 	return fault{}
 }
 
-// shared checks what a cluster asks of the rest of the file.
+// shared checks the requirements of a cluster on the rest of the file.
 func (r *reader) shared(root value) {
 	cluster, ok := r.given(root, "cluster")
 	if !ok || cluster.node.kind != mapping {
@@ -224,7 +219,7 @@ func (r *reader) shared(root value) {
 	}
 }
 
-// ports checks that no two listeners have one address.
+// ports checks that no two listeners have the same address.
 func (r *reader) ports(root value, s *Server) {
 	type listener struct {
 		at      string
@@ -283,7 +278,7 @@ func (r *reader) between(lo, hi int64, set func(int64)) func(value) {
 	}
 }
 
-// within reads a duration of zero up to a limit.
+// within reads a duration from zero to a limit.
 func (r *reader) within(limit time.Duration, dst **time.Duration) func(value) {
 	return func(v value) {
 		s, ok := r.checked(v)

@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// thinking reads what a model makes of the levels of thinking.
+// thinking reads the vendor's names for levels of thinking.
 func (r *reader) thinking(dst *providers.ThinkingMap) func(value) {
 	return func(v value) {
 		words := providers.ThinkingMap{}
@@ -28,7 +28,7 @@ func (r *reader) thinking(dst *providers.ThinkingMap) func(value) {
 	}
 }
 
-// compat reads how a server differs from others of its format: the fields of
+// compat reads the differences of a server from others of its format: the fields of
 // [providers.Compat], by their names in JSON.
 func (r *reader) compat(dst *providers.Compat) func(value) {
 	return func(v value) {
@@ -51,7 +51,7 @@ func (r *reader) compat(dst *providers.Compat) func(value) {
 	}
 }
 
-// words are what the texts of [providers.Compat] may be.
+// words returns the valid texts of fields of [providers.Compat].
 func words() map[string][]string {
 	var dialects []string
 	for _, d := range providers.SchemaDialects() {
@@ -70,7 +70,7 @@ func words() map[string][]string {
 	}
 }
 
-// object reads what is sent as it is.
+// object reads an object that is sent unchanged.
 func (r *reader) object(dst *providers.Object) func(value) {
 	return func(v value) {
 		if !r.is(v, mapping) {

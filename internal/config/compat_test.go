@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
-// TestPageOfProviders reads what the page shows as a configuration.
+// The examples of the page are valid configurations.
 func TestPageOfProviders(t *testing.T) {
 	page, err := os.ReadFile("../../docs/providers.md")
 	if err != nil {
@@ -61,8 +61,7 @@ func TestCompatNamesSchemas(t *testing.T) {
 	}
 }
 
-// TestCompatTakesWhatTheCatalogSays: an operator can say of a server what the catalog says
-// of others, word for word.
+// A configuration can set everything that the catalog sets for a server.
 func TestCompatTakesWhatTheCatalogSays(t *testing.T) {
 	seen := map[providers.Compat]bool{}
 	for _, p := range catalog.Builtin() {

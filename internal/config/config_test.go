@@ -21,17 +21,16 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// rewrite makes the tests write their golden files; the difference is the review.
+// rewrite makes the tests write their golden files.
 var rewrite = flag.Bool("rewrite", false, "write the golden files instead of comparing them")
 
-// environment is what the tests' files may name. No value may appear in a golden
-// file.
+// environment holds the variables of the test files. No value may appear in a golden file.
 func environment() map[string]string {
 	return map[string]string{
 		"LOCAL_KEY":  "kept-secret-1",
 		"ACCESS_KEY": "kept-secret-2",
 		"SECRET_KEY": "kept-secret-3",
-		"TOKEN":      " kept-secret-4\n", // Space around a secret is not part of it.
+		"TOKEN":      " kept-secret-4\n", // Space around a secret is trimmed.
 		"TWO_LINES":  "kept-secret-5\nkept-secret-6",
 		"EMPTY":      " ",
 		"POD_IP":     "fd00::7",
@@ -56,7 +55,7 @@ func options() *config.Options {
 	}
 }
 
-// brought are the agents of a program.
+// brought returns the agents of a program.
 func brought() []*agent.Agent {
 	return []*agent.Agent{
 		{
@@ -78,7 +77,7 @@ func files(tb testing.TB, folder string) []string {
 	return names
 }
 
-// parse reads a test file; its name in errors is that of the file alone.
+// parse reads a test file; errors contain its base name only.
 func parse(tb testing.TB, folder, name string) (server *config.Server, single *config.Single, err error) {
 	tb.Helper()
 	src, err := os.ReadFile(name)
@@ -122,7 +121,7 @@ func compare(t *testing.T, golden, got string) {
 	t.Helper()
 	for _, v := range environment() {
 		if !strings.Contains(v, "kept-secret") {
-			continue // An address, which is shown where it is used.
+			continue // It is an address, which is shown elsewhere.
 		}
 		for _, secret := range strings.Fields(v) {
 			if strings.Contains(got, secret) {
@@ -148,8 +147,7 @@ func compare(t *testing.T, golden, got string) {
 	}
 }
 
-// TestEveryMistakeIsWhole holds all mistakes of the test files to what an operator
-// needs.
+// TestEveryMistakeIsWhole checks the form of all mistakes of the test files.
 func TestEveryMistakeIsWhole(t *testing.T) {
 	seen := 0
 	for _, folder := range []string{"server", "run"} {
@@ -172,7 +170,7 @@ func TestEveryMistakeIsWhole(t *testing.T) {
 	}
 }
 
-// checkError checks what every Error promises.
+// checkError checks the guarantees of every Error.
 func checkError(tb testing.TB, e *config.Error, file string) {
 	tb.Helper()
 	if e.File != file || len(e.Mistakes) == 0 {
@@ -227,7 +225,7 @@ func showServer(s *config.Server) string {
 	return b.String()
 }
 
-// showEvents shows the section events, nothing if that is as without it.
+// showEvents formats the section events, nothing if it has its defaults.
 func showEvents(e config.Events) string {
 	if e == (config.Events{Live: true}) {
 		return ""
@@ -334,7 +332,7 @@ func TestMissingFile(t *testing.T) {
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name) {
 			t.Fatalf("%s: got %v", what, err)
 		}
-		// What the message tells to write must work.
+		// The example in the message must be valid.
 		_, example, _ := strings.Cut(err.Error(), "\n\n")
 		if err := os.WriteFile(name, []byte(example), 0o600); err != nil {
 			t.Fatal(err)
@@ -365,13 +363,12 @@ func TestNilOptions(t *testing.T) {
 	if err != nil || s.Auth.Bearer != "kept-secret" {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	// A program that calls no model knows no built-in provider.
+	// A program without models has no built-in provider.
 	if _, err := config.Parse("x.yaml", []byte("agents: {a: {model: openai/gpt-5}}\n"), nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNameOfSingle takes the name of the file where it can be one.
 func TestNameOfSingle(t *testing.T) {
 	for file, want := range map[string]string{
 		"issue-triage.yaml":      "issue-triage",

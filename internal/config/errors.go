@@ -13,26 +13,26 @@ import (
 // maxShown bounds the mistakes in the text of an Error.
 const maxShown = 10
 
-// Error says everything that is wrong with a file. It is never empty.
+// Error holds all mistakes of a file, at least one.
 type Error struct {
-	// File is the name the file was read by.
+	// File is the name of the file as given.
 	File string
 	// Mistakes are in the order of the file.
 	Mistakes []Mistake
 }
 
-// Mistake is one thing that is wrong, where it is, and what to do.
+// Mistake is one mistake, its position and its remedy.
 type Mistake struct {
 	// Line and Column count from 1; Column counts characters.
 	Line, Column int
-	// Key is a dotted path such as agents.echo.model. In a file that is not yaml it
-	// is the nearest key above the place.
+	// Key is a dotted path such as agents.echo.model. In a file that is not yaml it is the nearest key
+	// above the position.
 	Key string
 	// Problem and Remedy are phrases without a full stop, on one line.
 	Problem, Remedy string
 }
 
-// Error implements error: one line per mistake, the first 10 of them.
+// Error implements error: one line per mistake, at most 10.
 func (e *Error) Error() string {
 	var b strings.Builder
 	for i, m := range e.Mistakes {
@@ -48,7 +48,6 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// newError sorts the mistakes.
 func newError(file string, mistakes []Mistake) *Error {
 	slices.SortStableFunc(mistakes, func(a, b Mistake) int {
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Key, b.Key))
@@ -59,8 +58,8 @@ func newError(file string, mistakes []Mistake) *Error {
 // fault is a problem and its remedy; the zero value is none.
 type fault struct{ problem, remedy string }
 
-// path is where a value stands. It is a list, so that a file with long keys and
-// many values is not copied for each of them; nil is the document.
+// path is the position of a value as a list of steps, so that long keys are not copied for each value.
+// nil is the document.
 type path struct {
 	parent *path
 	name   string
@@ -72,10 +71,10 @@ func (p *path) key(name string) *path { return &path{parent: p, name: name} }
 
 func (p *path) item(i int) *path { return &path{parent: p, index: i, list: true} }
 
-// maxSteps bounds the text of a path; no key that is known stands so deep.
+// maxSteps bounds the text of a path; no known key is nested so deep.
 const maxSteps = 20
 
-// String is the dotted form; "" for the document.
+// String returns the dotted form; "" for the document.
 func (p *path) String() string {
 	if p == nil {
 		return ""
@@ -102,8 +101,7 @@ func (p *path) String() string {
 	return b.String()
 }
 
-// keyText is a key as a part of a dotted path: in quotes if it could be taken for
-// something else.
+// keyText returns a key as a part of a dotted path, in quotes if it is ambiguous.
 func keyText(name string) string {
 	plain := func(c rune) bool {
 		return c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)) || c == '-' || c == '_'
@@ -114,10 +112,10 @@ func keyText(name string) string {
 	return quote(name)
 }
 
-// maxQuoted bounds what is repeated of a file, in bytes.
+// maxQuoted bounds quoted text of the file, in bytes.
 const maxQuoted = 80
 
-// quote shows a text of the file on one line.
+// quote returns a text of the file on one line.
 func quote(s string) string {
 	if len(s) <= maxQuoted {
 		return strconv.Quote(s)

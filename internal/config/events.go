@@ -18,7 +18,7 @@ const (
 	DefaultTTLDays        = 90
 )
 
-// maxTTLDays is the most that a server can reckon with: its dates end in 2149.
+// maxTTLDays is the maximum for a server, whose dates end in 2149.
 const maxTTLDays = 15_000
 
 // Protocols of ClickHouse.
@@ -27,12 +27,11 @@ const (
 	ProtocolHTTP   = "http"
 )
 
-// Events says where observability events go. Every destination that is there gets all
-// of them.
+// Events configures the destinations of observability events. Each destination gets all events.
 type Events struct {
-	// Live says whether live events are made. Default true.
+	// Live enables live events. Default true.
 	Live bool
-	// ClickHouse, JSONL and OTel are nil if nothing goes there.
+	// ClickHouse, JSONL and OTel are nil if they are not configured.
 	ClickHouse *ClickHouse
 	JSONL      *JSONL
 	// Stdout prints events as JSON, one on a line.
@@ -40,7 +39,7 @@ type Events struct {
 	OTel   *OTel
 }
 
-// Anywhere reports whether events go anywhere.
+// Anywhere reports whether there is a destination.
 func (e Events) Anywhere() bool {
 	return e.ClickHouse != nil || e.JSONL != nil || e.OTel != nil || e.Stdout
 }
@@ -53,22 +52,20 @@ type ClickHouse struct {
 	Protocol string
 	// Database is the name of the database. Default "parley".
 	Database string
-	// Username is "" for the server's default. Password is resolved from the named
-	// variable.
+	// Username is "" for the server's default. Password is resolved from the named variable.
 	Username, Password string
-	// TLS is nil for connections without.
+	// TLS is nil for connections without TLS.
 	TLS *EventsTLS
-	// TTLDays is how long events are kept; 0 is for ever. Default 90.
+	// TTLDays is the retention of events in days; 0 is unlimited. Default 90.
 	TTLDays int
-	// BatchRows, BatchBytes and FlushEvery bound what is written at once; zero is the
-	// default of the sink.
+	// BatchRows, BatchBytes and FlushEvery bound one write; zero is the default of the sink.
 	BatchRows, BatchBytes int
 	FlushEvery            time.Duration
 }
 
-// EventsTLS says how to know a server.
+// EventsTLS configures the verification of a server.
 type EventsTLS struct {
-	// CA is a file with the certificates of the authorities; "" is those of the system.
+	// CA is a file with the certificates of the authorities; "" uses those of the system.
 	CA string
 }
 
@@ -80,16 +77,15 @@ type JSONL struct {
 
 // OTel is a collector of OpenTelemetry.
 type OTel struct {
-	// Endpoint is the URL that takes OTLP over HTTP.
+	// Endpoint is the URL of OTLP over HTTP.
 	Endpoint string
 	// Headers are sent with every request, resolved from the named variable.
 	Headers map[string]string
-	// Content lets spans have what people, models and tools said, of the agents whose
-	// events have it.
+	// Content includes texts of users, models and tools in spans, for the agents whose events include
+	// content.
 	Content bool
 }
 
-// events reads where observability events go.
 func (r *reader) events(dst *Events) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -102,7 +98,7 @@ func (r *reader) events(dst *Events) func(value) {
 	}
 }
 
-// agentEvents reads what the events of an agent show.
+// agentEvents reads the content settings of an agent's events.
 func (r *reader) agentEvents(dst *agent.Events) func(value) {
 	return func(v value) {
 		r.fields(v, []field{{name: "content", example: "true", read: r.truth(func(t bool) { dst.Content = t })}})
@@ -131,7 +127,7 @@ func (r *reader) clickhouse(dst **ClickHouse) func(value) {
 	}
 }
 
-// addresses reads where the hosts of a database are.
+// addresses reads the hosts of a database.
 func (r *reader) addresses(dst *[]string) func(value) {
 	return func(v value) {
 		r.texts(dst, checkAddress)(v)
@@ -141,7 +137,7 @@ func (r *reader) addresses(dst *[]string) func(value) {
 	}
 }
 
-// checkAddress accepts what can be dialled.
+// checkAddress accepts addresses that can be dialled.
 func checkAddress(s string) fault {
 	const remedy = "write host:port, for example clickhouse.example.com:9000, or port 8123 for protocol http"
 	if f := checkBare(s); f != (fault{}) {
@@ -156,7 +152,7 @@ func checkAddress(s string) fault {
 	return fault{}
 }
 
-// oneOf accepts some words.
+// oneOf accepts a fixed set of words.
 func oneOf(what string, words ...string) check {
 	return func(s string) fault {
 		if slices.Contains(words, s) {
@@ -222,7 +218,7 @@ func (r *reader) jsonl(dst **JSONL) func(value) {
 	}
 }
 
-// checkEventsFile refuses what can be no file.
+// checkEventsFile rejects invalid file names.
 func checkEventsFile(s string) fault {
 	const remedy = "write the path of a file, for example /var/lib/parley/events.jsonl"
 	if f := checkDir(s); f != (fault{}) {
@@ -252,8 +248,8 @@ func (r *reader) otel(dst **OTel) func(value) {
 	}
 }
 
-// variableHeaders reads the name of a variable that holds headers as OpenTelemetry has
-// them: name=value, separated by commas, values in the encoding of URLs.
+// variableHeaders reads the name of a variable that holds headers in the form of OpenTelemetry:
+// name=value, separated by commas, values URL-encoded.
 func (r *reader) variableHeaders(dst *map[string]string) func(value) {
 	return func(v value) {
 		var held string
@@ -266,7 +262,7 @@ func (r *reader) variableHeaders(dst *map[string]string) func(value) {
 			name, encoded, ok := strings.Cut(pair, "=")
 			decoded, err := url.PathUnescape(encoded)
 			if !ok || err != nil || checkHeaderName(name) != (fault{}) || strings.ContainsAny(decoded, "\x00\r\n") {
-				// What the variable holds is not shown.
+				// The value of the variable is not shown.
 				r.blame(v, fault{
 					"the variable " + quote(v.node.text) + " holds no headers",
 					"put name=value into it, several with commas between them, and spaces as %20",

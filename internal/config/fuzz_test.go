@@ -18,8 +18,8 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// FuzzParse reads anything as both kinds of file: no panic, every error is an
-// Error, and every success is one that the rest of the program accepts.
+// FuzzParse reads any input as both kinds of file. It requires that nothing panics, every error is an
+// Error, and the rest of the program accepts every result.
 func FuzzParse(f *testing.F) {
 	for _, folder := range []string{"server", "run"} {
 		for _, name := range files(f, folder) {
@@ -55,7 +55,7 @@ func checkFuzzed(t *testing.T, err error, file string) {
 	checkError(t, e, file)
 }
 
-// checkServer holds a result to what its consumers ask for.
+// checkServer checks the requirements of the consumers of a result.
 func checkServer(t *testing.T, s *config.Server) {
 	t.Helper()
 	if _, _, err := net.SplitHostPort(s.Listen); err != nil {
@@ -107,7 +107,7 @@ func checkServer(t *testing.T, s *config.Server) {
 	checkAgents(t, s.Providers, agents...)
 }
 
-// checkEvents holds destinations of events to what their sinks ask for.
+// checkEvents checks the requirements of the event sinks.
 func checkEvents(t *testing.T, e config.Events) {
 	t.Helper()
 	if c := e.ClickHouse; c != nil {
@@ -125,7 +125,7 @@ func checkEvents(t *testing.T, e config.Events) {
 	}
 }
 
-// checkCluster holds a cluster to what other nodes and the runtime ask for.
+// checkCluster checks the requirements of other nodes and the runtime.
 func checkCluster(t *testing.T, s *config.Server) {
 	t.Helper()
 	c := s.Cluster
@@ -179,7 +179,7 @@ func checkAgents(t *testing.T, regs map[string]providers.Registration, agents ..
 	}
 }
 
-// checkModels resolves whatever an agent and its subagents name.
+// checkModels resolves every model of an agent and its subagents.
 func checkModels(t *testing.T, registry *providers.Registry, a *agent.Agent) {
 	t.Helper()
 	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
@@ -195,7 +195,7 @@ func checkModels(t *testing.T, registry *providers.Registry, a *agent.Agent) {
 	}
 }
 
-// TestValidFilesAreAccepted gives what the good test files say to its consumers.
+// TestValidFilesAreAccepted passes the valid test files to their consumers.
 func TestValidFilesAreAccepted(t *testing.T) {
 	good := 0
 	for _, name := range files(t, "server") {
@@ -226,12 +226,11 @@ func TestMountsAreTheHandlers(t *testing.T) {
 	}
 }
 
-// yamlQuote writes a text in double quotes.
 func yamlQuote(s string) string {
 	return `"` + strings.NewReplacer("\x00", `\0`, `"`, `\"`).Replace(s) + `"`
 }
 
-// TestHostileFiles checks that a file costs no more than its size.
+// TestHostileFiles bounds the cost of parsing by the size of the file.
 func TestHostileFiles(t *testing.T) {
 	long := strings.Repeat("k", 500_000)
 	for name, src := range map[string]string{

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// appendJSON writes a value as JSON, in the order of the file. Numbers that are
-// JSON already keep all their digits. The first value without JSON form is
-// returned with what is wrong; one that was reported already is wrong without a
-// word.
+// appendJSON encodes a value as JSON, in the order of the file. Numbers that are valid JSON keep all
+// their digits. It returns the first value without a JSON form and its fault. A value that was
+// reported before has an empty fault.
 func appendJSON(b []byte, v value) ([]byte, *value, fault) {
 	switch v.node.kind {
 	case null:
@@ -76,9 +75,9 @@ func jsonString(s string) []byte {
 	return b
 }
 
-// jsonNumber is a number of yaml as JSON writes it, or "".
+// jsonNumber converts a number of yaml to JSON, or returns "".
 func jsonNumber(s string) string {
-	// What begins like a number and is JSON is a number.
+	// Valid JSON that begins like a number is a number.
 	if s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s)) {
 		return strings.TrimSpace(s)
 	}

@@ -8,9 +8,9 @@ import (
 
 //go:generate go test . -run TestConfigurationPage -rewrite
 
-// knownKey is a key that a parley.yaml may have.
+// knownKey is a valid key of parley.yaml.
 type knownKey struct {
-	// path is dotted. NAME stands for a name that the file gives, "[]" for each item of a list.
+	// path is dotted. NAME stands for a name that the file chooses, "[]" for each item of a list.
 	path string
 	// kind is that of its value: text, a duration, a number, a boolean, a list, a mapping.
 	kind string
@@ -19,8 +19,8 @@ type knownKey struct {
 	required bool
 }
 
-// allKeys returns every key that the reader of a parley.yaml knows, in the order in which it knows them. Keys of a subagent
-// that its agent has too, and those of a model that its provider has too, come once.
+// allKeys returns every key of parley.yaml, in the order in which the reader defines them. Keys that a
+// subagent shares with its agent, or a model with its provider, are listed once.
 func allKeys() []knownKey {
 	r, _ := newReader("parley.yaml", []byte("{}"), nil, "agents")
 	r.keys = &keyList{at: map[string]int{}}
@@ -28,13 +28,13 @@ func allKeys() []knownKey {
 	return r.keys.all
 }
 
-// keyList collects keys in place of reading them: values are broken, so no function reads one.
+// keyList collects keys instead of reading them: values are broken, so no function reads one.
 type keyList struct {
 	all []knownKey
 	at  map[string]int // index of a path
 }
 
-// generic is a path in which indexes are "[]".
+// generic replaces the indexes of a path by "[]".
 func generic(p *path) string { return strings.ReplaceAll(p.String(), "[0]", "[]") }
 
 // fields adds keys, and those below them.
@@ -51,7 +51,7 @@ func (l *keyList) fields(v value, fields []field) {
 	}
 }
 
-// repeated reports whether a key is one of its agent, or of its provider, once more.
+// repeated reports whether a key repeats one of its agent or its provider.
 func repeated(path string) bool {
 	if _, below, ok := strings.Cut(path, ".subagents[]."); ok {
 		return below != "name" && below != "description"
@@ -59,7 +59,7 @@ func repeated(path string) bool {
 	return strings.Contains(path, ".models.NAME.")
 }
 
-// wants notes what a value has to be, and reports whether there is something below it.
+// wants records the kind of a value, and reports whether it has children.
 func (l *keyList) wants(v value, want kind) bool {
 	if i, ok := l.at[generic(v.at)]; ok {
 		k := &l.all[i]
@@ -72,7 +72,7 @@ func (l *keyList) wants(v value, want kind) bool {
 	return want == mapping || want == list
 }
 
-// child is the one value below a mapping of names, or in a list.
+// child returns the one value below a mapping of names, or in a list.
 func (l *keyList) child(at *path, name string) []value {
 	return []value{{at: at, node: &node{kind: broken}, name: name}}
 }

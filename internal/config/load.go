@@ -13,30 +13,29 @@ import (
 // maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-// Options say what the program brings along. Nil and every zero field work.
+// Options describes the program. Nil and zero fields are valid.
 type Options struct {
 	// Env looks up an environment variable; nil means os.LookupEnv.
 	Env func(name string) (string, bool)
-	// Needs are the keys, as events.clickhouse, below which variables must be set; one that
-	// is named elsewhere and not set is as if nobody had named it. Nil is all of the file.
+	// Needs lists keys, such as events.clickhouse, below which named variables must be set. An unset
+	// variable elsewhere is ignored. Nil means the whole file.
 	Needs []string
-	// APIs are the slugs the api of a provider may be; empty accepts every slug.
+	// APIs are the valid slugs for the api of a provider; empty accepts every slug.
 	APIs []string
-	// Providers are the ids of the built-in providers, which a model may name
-	// beside those of the file; empty accepts every id.
+	// Providers are the ids of the built-in providers, which a model may name in addition to those of
+	// the file; empty accepts every id.
 	Providers []string
-	// Agents are those that the program brings along, valid and of different names. A file
-	// may say where one is mounted, and override some of what it says about itself; those
-	// it does not name are mounted at [DefaultMount].
+	// Agents are those of the program, valid and with different names. A file may mount one elsewhere
+	// and override some of its fields. Those that the file does not name are mounted at
+	// [DefaultMount].
 	Agents []*agent.Agent
-	// Workflows are the names of those that the program brings along, all different.
+	// Workflows are the names of the program's workflows, all different.
 	Workflows []string
-	// Catalog are those of Providers whose registration may leave out what it says where
-	// and how models are called.
+	// Catalog lists the members of Providers whose registration may omit the settings of the catalog.
 	Catalog []string
 }
 
-// exampleServer and exampleSingle are what a newcomer may begin with.
+// exampleServer and exampleSingle are examples for new users.
 const (
 	exampleServer = `agents:
   echo:
@@ -49,8 +48,8 @@ instructions: You are terse.
 `
 )
 
-// Load reads a parley.yaml. The error is an [*Error] if the file was read, and
-// otherwise says what to do; a file that is not there is [fs.ErrNotExist].
+// Load reads a parley.yaml. The error is an [*Error] if the file was read. Otherwise it includes a
+// remedy, and wraps [fs.ErrNotExist] for a missing file.
 func Load(file string, opts *Options) (*Server, error) {
 	src, err := read(file, exampleServer)
 	if err != nil {
@@ -68,8 +67,7 @@ func LoadSingle(file string, opts *Options) (*Single, error) {
 	return ParseSingle(file, src, opts)
 }
 
-// Parse reads what a parley.yaml holds; file is its name in errors. The error is
-// an [*Error].
+// Parse parses the content of a parley.yaml; file is its name in errors. The error is an [*Error].
 func Parse(file string, src []byte, opts *Options) (*Server, error) {
 	r, root := newReader(file, src, opts, "agents")
 	var s *Server
@@ -82,8 +80,8 @@ func Parse(file string, src []byte, opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// ParseSingle reads what the file of one agent holds; file is its name in errors,
-// and the agent's if it has none. The error is an [*Error].
+// ParseSingle parses the file of one agent. file is its name in errors, and the default for the
+// agent's name. The error is an [*Error].
 func ParseSingle(file string, src []byte, opts *Options) (*Single, error) {
 	r, root := newReader(file, src, opts, "model")
 	var s *Single
@@ -104,12 +102,12 @@ func read(file, example string) (_ []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w; make the file readable, or name another one", err)
 	}
-	// Nothing was written, so closing has nothing to report.
+	// read only
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("read %s: is a folder; name a file in it", file)
 	}
-	// One byte more tells a file that is too large.
+	// One more byte detects a file that is too large.
 	src, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w; make the file readable, or name another one", err)

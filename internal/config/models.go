@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// fallbacks reads a list of models. It keeps the place of each, also of one with a
-// mistake, so that what package agent says about the third is about the third.
+// fallbacks reads a list of models. It keeps the index of each, including invalid ones, so that issues
+// of package agent refer to the right one.
 func (r *reader) fallbacks(dst *[]string) func(value) {
 	return func(v value) {
 		for _, item := range r.items(v) {
@@ -22,7 +22,7 @@ func (r *reader) fallbacks(dst *[]string) func(value) {
 	}
 }
 
-// compaction reads when and how conversations are summarized for the model.
+// compaction reads the settings for summaries of a conversation.
 func (r *reader) compaction(dst *agent.Compaction) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -38,8 +38,7 @@ func (r *reader) compaction(dst *agent.Compaction) func(value) {
 // exampleSubagent is a subagent on one line.
 const exampleSubagent = "{name: researcher, description: Looks things up., instructions: You search.}"
 
-// subagents reads those whom the agent at a depth may hand tasks to. Like fallbacks
-// it keeps the place of each.
+// subagents reads the subagents of an agent at a depth. Like fallbacks it keeps the index of each.
 func (r *reader) subagents(dst *[]*agent.Agent, depth int) func(value) {
 	return func(v value) {
 		if depth > agent.MaxTaskDepth {
@@ -61,7 +60,7 @@ func (r *reader) subagents(dst *[]*agent.Agent, depth int) func(value) {
 	}
 }
 
-// generation reads how a model writes.
+// generation reads the sampling settings of a model.
 func (r *reader) generation(dst *agent.Generation) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -76,7 +75,7 @@ func (r *reader) generation(dst *agent.Generation) func(value) {
 	}
 }
 
-// common is what agents and subagents may say about themselves.
+// common returns the keys that agents and subagents share.
 func (r *reader) common(a *agent.Agent, depth int) []field {
 	return []field{
 		{name: "fallbacks", example: "[anthropic/claude-opus-4-6]", read: r.fallbacks(&a.Fallbacks)},
@@ -90,8 +89,7 @@ func (r *reader) common(a *agent.Agent, depth int) []field {
 	}
 }
 
-// providersOf checks that every model which an agent and its subagents name is of a
-// known provider.
+// providersOf checks that the models of an agent and its subagents have known providers.
 func (r *reader) providersOf(a *agent.Agent, at *path, known map[string]providers.Registration) {
 	r.providerOf(a.Model, at.key("model"), known)
 	for i, spec := range a.Fallbacks {
@@ -103,7 +101,7 @@ func (r *reader) providersOf(a *agent.Agent, at *path, known map[string]provider
 	}
 }
 
-// maxIDs is how many ids a remedy lists.
+// maxIDs bounds the ids in a remedy.
 const maxIDs = 12
 
 func (r *reader) providerOf(spec string, at *path, known map[string]providers.Registration) {

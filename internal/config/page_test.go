@@ -45,13 +45,13 @@ func meanings(t *testing.T) map[string]meaning {
 	return all
 }
 
-// listed are keys whose members stand in their row.
+// listed are keys whose members are described in their row.
 var listed = []string{"providers.NAME.compat", "providers.NAME.thinkingLevelMap"}
 
-// page writes docs/configuration.md.
+// page generates docs/configuration.md.
 func page(t *testing.T) []byte {
 	known, described := allKeys(), meanings(t)
-	// Keys without others below them come first, under one heading.
+	// Keys without children come first, under one heading.
 	all := slices.Clone(known)
 	slices.SortStableFunc(known, func(a, b knownKey) int {
 		return strings.Compare(order(all, a), order(all, b))

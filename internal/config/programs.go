@@ -7,14 +7,14 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// Default is what a server without a parley.yaml does, which needs agents of the program.
+// Default returns the configuration of a server without a parley.yaml, which requires agents of the
+// program.
 func Default(opts *Options) (*Server, error) { return Parse("parley.yaml", []byte("{}\n"), opts) }
 
-// DefaultMount is where an agent of the program is mounted of which the file says nothing
-// else.
+// DefaultMount returns the mount of an agent of the program unless the file sets one.
 func DefaultMount(agent string) string { return "/agents/" + agent }
 
-// own returns a copy of the agent that the program brings along by a name.
+// own returns a copy of an agent of the program by name.
 func (r *reader) own(name string) (*agent.Agent, bool) {
 	for _, a := range r.opts.Agents {
 		if a.Name == name {
@@ -25,8 +25,8 @@ func (r *reader) own(name string) (*agent.Agent, bool) {
 	return nil, false
 }
 
-// overriding is what a file may say about an agent of the program: where it is, and how
-// much it may, but not what it is made of.
+// overriding returns the keys with which a file may override an agent of the program: its mounts and
+// limits, but not its parts.
 func (r *reader) overriding(a *agent.Agent) []field {
 	fields := r.definition(a)
 	for i := range fields {
@@ -52,8 +52,7 @@ func (r *reader) overriding(a *agent.Agent) []field {
 	return fields
 }
 
-// complete adds the agents of the program that a file does not name, and gives those
-// without mounts of their own the default ones.
+// complete adds the agents of the program that a file does not name, and the default mounts.
 func (r *reader) complete(dst *[]Agent, agents *path) {
 	for _, brought := range r.opts.Agents {
 		i := slices.IndexFunc(*dst, func(a Agent) bool { return a.Agent.Name == brought.Name })

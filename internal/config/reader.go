@@ -13,13 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value is a node and where it stands.
+// value is a node and its position.
 type value struct {
 	at           *path
 	node         *node
 	line, column int    // of its key, or of the item of a list
 	name         string // of its key
-	example      string // "key: value", as it would be right
+	example      string // valid "key: value"
 }
 
 // field is a key that a mapping may have.
@@ -31,29 +31,27 @@ type field struct {
 	required bool
 }
 
-// check looks at a text.
+// check validates a text.
 type check func(text string) fault
 
-// reader turns nodes into values and collects what is wrong with them. It belongs
-// to one file.
+// reader converts nodes to values and collects mistakes. It reads one file.
 type reader struct {
 	opts     Options
 	file     string
 	must     string
 	mistakes []Mistake
-	// seen holds the values of known keys by their dotted path, blamed the paths
-	// that have a mistake.
+	// seen holds the values of known keys by dotted path, blamed the paths that have a mistake.
 	seen   map[string]value
 	blamed map[string]bool
 	// mounted holds the mounts of the file so far.
 	mounted map[string]value
 	// blankKeys is that of Server.
 	blankKeys map[string]string
-	// keys collects what may be read, in place of reading; nil otherwise.
+	// keys collects the known keys instead of reading them; nil otherwise.
 	keys *keyList
 }
 
-// newReader returns the document of a file, nil if there is none to read.
+// newReader returns the document of a file, nil if it cannot be read.
 func newReader(file string, src []byte, opts *Options, must string) (*reader, *node) {
 	r := &reader{file: file, must: must, seen: map[string]value{}, blamed: map[string]bool{}, mounted: map[string]value{}, blankKeys: map[string]string{}}
 	if opts != nil {
@@ -87,7 +85,7 @@ func (r *reader) add(at *path, line, column int, f fault) {
 	r.mistakes = append(r.mistakes, Mistake{max(line, 1), max(column, 1), key, f.problem, f.remedy})
 }
 
-// blame reports what is wrong with a value, blameKey what is wrong with its key.
+// blame reports a mistake of a value, blameKey one of its key.
 func (r *reader) blame(v value, f fault)    { r.add(v.at, v.node.line, v.node.column, f) }
 func (r *reader) blameKey(v value, f fault) { r.add(v.at, v.line, v.column, f) }
 
@@ -97,12 +95,12 @@ func (r *reader) given(v value, name string) (value, bool) {
 	return child, ok
 }
 
-// missing reports a key that should be in a mapping.
+// missing reports a required key that a mapping lacks.
 func (r *reader) missing(v value, name, example string) {
 	r.add(v.at.key(name), v.line, v.column, fault{"is missing", "add for example " + name + ": " + example})
 }
 
-// is reports whether a value is of a kind, and says so if it is not.
+// is reports whether a value has a kind, and adds a mistake if it does not.
 func (r *reader) is(v value, want kind) bool {
 	if r.keys != nil {
 		return r.keys.wants(v, want)
@@ -125,7 +123,7 @@ func (r *reader) is(v value, want kind) bool {
 	return false
 }
 
-// fields reads a mapping whose keys are known.
+// fields reads a mapping with known keys.
 func (r *reader) fields(v value, fields []field) {
 	if !r.is(v, mapping) {
 		return
@@ -158,8 +156,8 @@ func (r *reader) fields(v value, fields []field) {
 	}
 }
 
-// entries returns the values of a mapping whose keys are names. Those of a kind
-// that example is not are left out.
+// entries returns the values of a mapping with arbitrary names, without those whose kind differs from
+// example.
 func (r *reader) entries(v value, example string) []value {
 	if !r.is(v, mapping) {
 		return nil
@@ -193,7 +191,7 @@ func (r *reader) items(v value) []value {
 	return out
 }
 
-// checked reads a text and reports the first check it does not pass.
+// checked reads a text and reports the first failed check.
 func (r *reader) checked(v value, checks ...check) (string, bool) {
 	if !r.is(v, text) {
 		return "", false
@@ -207,20 +205,20 @@ func (r *reader) checked(v value, checks ...check) (string, bool) {
 	return v.node.text, true
 }
 
-// text reads a text; the empty one leaves dst as it is.
+// text reads a text; the empty one leaves dst unchanged.
 func (r *reader) text(dst *string, checks ...check) func(value) {
 	return func(v value) {
 		if v.node.kind == text && v.node.text == "" {
 			return
 		}
-		// Kept also if it is wrong: it is there, and not missing.
+		// An invalid text is kept too, so that it does not count as missing.
 		if s, _ := r.checked(v, checks...); s != "" {
 			*dst = s
 		}
 	}
 }
 
-// texts reads a list of texts without repetitions.
+// texts reads a list of different texts.
 func (r *reader) texts(dst *[]string, checks ...check) func(value) {
 	return func(v value) {
 		first := map[string]int{}
@@ -242,7 +240,7 @@ func (r *reader) texts(dst *[]string, checks ...check) func(value) {
 // whole reads a number that is 1 or more.
 func (r *reader) whole(set func(int64)) func(value) { return r.count(1, set) }
 
-// count reads a number that is at least least.
+// count reads a number that is least or more.
 func (r *reader) count(least int64, set func(int64)) func(value) {
 	return func(v value) {
 		if !r.is(v, number) {
@@ -300,7 +298,7 @@ func (r *reader) duration(dst *time.Duration) func(value) {
 	}
 }
 
-// needs reports whether a variable that is named here must be set.
+// needs reports whether the variable named by v must be set.
 func (r *reader) needs(v value) bool {
 	at := v.at.String()
 	return r.opts.Needs == nil || slices.ContainsFunc(r.opts.Needs, func(key string) bool { return at == key || strings.HasPrefix(at, key+".") })
@@ -317,16 +315,16 @@ func (r *reader) variable(dst *string) func(value) {
 	})
 }
 
-// variableOr is variable with a function for a variable that is not set or blank. shown
-// refers to the variable without a secret that may stand in place of its name.
+// variableOr is variable with a function for a variable that is unset or blank. shown describes the
+// variable without a secret that was written in place of its name.
 func (r *reader) variableOr(dst *string, blank func(v value, shown string, set bool)) func(value) {
 	return func(v value) {
 		name, ok := r.checked(v)
 		if !ok || name == "" {
 			return
 		}
-		// A secret in place of the name must not be shown: only what looks like the
-		// usual name is.
+		// A secret in place of the name must not be shown, so only text that looks like a variable
+		// name is.
 		shown := "the named environment variable"
 		if regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,63}$`).MatchString(name) {
 			shown = "the environment variable " + name

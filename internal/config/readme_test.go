@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// TestReadmeConfigurations loads what the README says to write: a server's file, and what makes
-// it one of a cluster's node, in which another bucket takes the place of the first.
+// The configurations of README are valid: a server, and a cluster node whose bucket replaces the first
+// one.
 func TestReadmeConfigurations(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

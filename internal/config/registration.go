@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// providers reads the providers of a file into dst. Also those with a mistake are
-// there, so that a model may name them.
+// providers reads the providers of a file into dst, including those with a mistake, so that models may
+// name them.
 func (r *reader) providers(dst map[string]providers.Registration) func(value) {
 	return func(v value) {
 		for _, p := range r.entries(v, `{api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1"}`) {
@@ -68,14 +68,14 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	}
 }
 
-// apiKey reads the variable of a provider's key. One that is not set or blank is as if it
-// were not named: the next source of a key counts.
+// apiKey reads the variable of a provider's key. If it is unset or blank, the next source of a key
+// applies.
 func (r *reader) apiKey(provider string, dst *string) func(value) {
 	return r.variableOr(dst, func(_ value, shown string, _ bool) { r.blankKeys[provider] = shown })
 }
 
-// edge blames what a binding does not have: it is called without an address, and its
-// models are what the platform says.
+// edge reports keys that do not apply to a binding, which has no address and whose models the platform
+// defines.
 func (r *reader) edge(v value) {
 	for _, p := range v.node.pairs {
 		if child, ok := r.given(v, p.name); ok && !slices.Contains([]string{"api", "gateway", "telemetry"}, p.name) {
@@ -84,7 +84,7 @@ func (r *reader) edge(v value) {
 	}
 }
 
-// gateway reads what calls of a binding pass through; false is none.
+// gateway reads the gateway of a binding's calls; false is none.
 func (r *reader) gateway(dst **providers.Edge) func(value) {
 	return func(v value) {
 		if v.node.kind == boolean && v.node.text == "false" {
@@ -106,7 +106,7 @@ func (r *reader) gateway(dst **providers.Edge) func(value) {
 	}
 }
 
-// metadata reads names and values that hold no others.
+// metadata reads names and scalar values.
 func (r *reader) metadata(dst *map[string]any) func(value) {
 	return func(v value) {
 		for _, entry := range r.entries(v, "agents") {
@@ -123,7 +123,7 @@ func (r *reader) metadata(dst *map[string]any) func(value) {
 				continue
 			}
 			d := json.NewDecoder(bytes.NewReader(raw))
-			d.UseNumber() // large numbers stay what they are
+			d.UseNumber() // keeps large numbers exact
 			if err := d.Decode(&src); err != nil {
 				panic("config: JSON written here is none: " + err.Error())
 			}
@@ -135,7 +135,7 @@ func (r *reader) metadata(dst *map[string]any) func(value) {
 	}
 }
 
-// telemetry reads how events name a provider.
+// telemetry reads the names of a provider in events.
 func (r *reader) telemetry(dst *providers.Telemetry) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -165,8 +165,7 @@ func (r *reader) checkAPI(s string) fault {
 	return f
 }
 
-// headers reads what is sent with every request of a provider. Values may be
-// secrets.
+// headers reads the headers of every request of a provider. Values may be secrets.
 func (r *reader) headers(dst *map[string]string) func(value) {
 	return func(v value) {
 		first := map[string]string{}
@@ -207,7 +206,7 @@ func (r *reader) models(dst *map[string]providers.ModelOverride) func(value) {
 	}
 }
 
-// modelFields are what both a provider and one of its models may say.
+// modelFields returns the keys that a provider and its models share.
 func (r *reader) modelFields(dst *providers.ModelOverride) []field {
 	return []field{
 		{name: "contextWindow", example: "8000", read: r.count(0, func(n int64) { dst.ContextWindow = new(int(n)) })},
@@ -226,7 +225,7 @@ func (r *reader) modelFields(dst *providers.ModelOverride) []field {
 	}
 }
 
-// inputLimits reads what a model takes of images and bytes.
+// inputLimits reads a model's limits on images and bytes.
 func (r *reader) inputLimits(dst *providers.InputLimits) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -239,7 +238,7 @@ func (r *reader) inputLimits(dst *providers.InputLimits) func(value) {
 	}
 }
 
-// cost reads what a model costs, in US dollars per million tokens.
+// cost reads the prices of a model, in US dollars per million tokens.
 func (r *reader) cost(dst **providers.Rates) func(value) {
 	return func(v value) {
 		var rates providers.Rates
@@ -256,17 +255,17 @@ func (r *reader) cost(dst **providers.Rates) func(value) {
 // perMillion is the unit of prices.
 const perMillion = "US dollars per million tokens"
 
-// maxDollars is more than anybody means.
+// maxDollars is above any plausible price.
 const maxDollars = 1e6
 
-// float reads a number from 0 on, up to most, of what is wanted.
+// float reads a number from 0 to most; want describes it.
 func (r *reader) float(dst *float64, want string, most float64) func(value) {
 	return func(v value) {
 		if !r.is(v, number) {
 			return
 		}
 		n, err := strconv.ParseFloat(v.node.text, 64)
-		if err != nil || !(n >= 0 && n <= most) { // not a NaN either
+		if err != nil || !(n >= 0 && n <= most) { // also false for NaN
 			r.blame(v, fault{"is " + quote(v.node.text) + ", want " + want + ", from 0 to " + strconv.FormatFloat(most, 'f', -1, 64), "write for example " + v.example})
 			return
 		}

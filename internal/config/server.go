@@ -55,7 +55,6 @@ func (r *reader) server(root value) *Server {
 	return s
 }
 
-// beta reads where clients of the beta line are served.
 func (r *reader) beta(dst **Beta) func(value) {
 	return func(v value) {
 		b := &Beta{}
@@ -68,7 +67,7 @@ func (r *reader) beta(dst **Beta) func(value) {
 	}
 }
 
-// betaNames checks the agents and workflows of the beta line, and fills them in: all, if none is named.
+// betaNames checks the agents and workflows of the beta protocol. If none is named, it sets all.
 func (r *reader) betaNames(root value, s *Server) {
 	if s.Beta == nil {
 		return
@@ -120,7 +119,6 @@ func (r *reader) limits(dst *Limits) func(value) {
 	}
 }
 
-// cors reads which pages of other origins may use the server, and how.
 func (r *reader) cors(dst *CORS) func(value) {
 	return func(v value) {
 		r.fields(v, []field{
@@ -145,7 +143,6 @@ func (r *reader) origins(dst *[]string) func(value) {
 	}
 }
 
-// bucket reads where everything durable lives.
 func (r *reader) bucket(dst *Bucket) func(value) {
 	return func(v value) {
 		if !r.is(v, mapping) {
@@ -167,7 +164,7 @@ func (r *reader) bucket(dst *Bucket) func(value) {
 	}
 }
 
-// bucketKind checks that a bucket is a folder or an endpoint, and a whole one.
+// bucketKind checks that a bucket is either a folder or a complete endpoint.
 func (r *reader) bucketKind(v value) {
 	dir, endpoint := r.written(v, "dir"), r.written(v, "endpoint")
 	if !dir && !endpoint {
@@ -200,7 +197,7 @@ func (r *reader) bucketKind(v value) {
 	}
 }
 
-// written reports whether a known key is there and does not hold the empty text.
+// written reports whether a known key is present and not the empty text.
 func (r *reader) written(v value, name string) bool {
 	child, ok := r.given(v, name)
 	return ok && (child.node.kind != text || child.node.text != "")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// unknownKey says what to write in place of a key.
+// unknownKey suggests a replacement for a key.
 func unknownKey(name string, known []field) fault {
 	f := fault{problem: "the key is unknown"}
 	var names []string
@@ -29,12 +29,12 @@ func unknownKey(name string, known []field) fault {
 	return f
 }
 
-// folded is a key without what people write differently.
+// folded normalizes spelling variants of a key.
 func folded(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(name), "-", ""), "_", "")
 }
 
-// isSecret reports whether a key asks for a secret.
+// isSecret reports whether a key is for a secret.
 func isSecret(name string) bool {
 	switch folded(name) {
 	case "apikey", "key", "accesskey", "accesskeyid", "awsaccesskeyid", "secretkey", "secretaccesskey", "awssecretaccesskey",
@@ -64,7 +64,7 @@ func secretFor(known, secret string) bool {
 	return base == secret
 }
 
-// nearest is the candidate a person may have meant, or "".
+// nearest returns the most similar candidate, or "".
 func nearest(name string, candidates []string) string {
 	best, found := 0, ""
 	name = folded(name)
@@ -84,8 +84,8 @@ func nearest(name string, candidates []string) string {
 	return found
 }
 
-// distance counts the characters to insert, remove or replace, or to swap with the
-// next, to make one text the other.
+// distance is the edit distance of a and b with insertions, deletions, replacements and swaps of
+// adjacent characters.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)

@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document parses the one document of a file. Exactly one of the results is nil.
-// must is a key that a good file has: it stands for the file where it has no key.
+// document parses the one document of a file. Exactly one of the results is nil. must is a required
+// key, which is blamed for a file without keys.
 func document(src []byte, must string) (*yaml.Node, *Mistake) {
 	if m := checkText(src, must); m != nil {
 		return nil, m
@@ -46,8 +46,7 @@ func empty(doc *yaml.Node) bool {
 
 // parse returns the first two documents.
 func parse(src []byte) (docs []*yaml.Node, err error) {
-	// The library reports bad input by panics of its own, and lets some of them
-	// out as bugs; for a file that makes no difference.
+	// The library reports invalid input by panics, some of which it does not recover.
 	defer func() {
 		if v := recover(); v != nil {
 			docs, err = nil, fmt.Errorf("yaml: %v", v)
@@ -68,7 +67,7 @@ func parse(src []byte) (docs []*yaml.Node, err error) {
 	return docs, nil
 }
 
-// checkText finds what the library refuses without telling the line.
+// checkText detects characters that the library rejects without a line.
 func checkText(src []byte, must string) *Mistake {
 	if len(src) > maxFile {
 		return &Mistake{1, 1, must, "the file is larger than 1 MiB", "name the configuration, not another file, or make it shorter"}
@@ -91,8 +90,7 @@ func checkText(src []byte, must string) *Mistake {
 	return nil
 }
 
-// allowed reports whether yaml allows a character; a byte order mark may begin
-// the file.
+// allowed reports whether yaml allows a character; a byte order mark may begin the file.
 func allowed(c rune, at int) bool {
 	switch {
 	case c == '\uFEFF':
@@ -103,7 +101,7 @@ func allowed(c rune, at int) bool {
 	return c >= 0x20 && c <= 0x7E || c >= 0xA0 && c <= 0xFFFD || c > 0xFFFF
 }
 
-// syntaxMistake says where a file stops being yaml.
+// syntaxMistake locates a syntax error.
 func syntaxMistake(src []byte, err error, must string) *Mistake {
 	said := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -115,7 +113,7 @@ func syntaxMistake(src []byte, err error, must string) *Mistake {
 	}
 	remedy := ""
 	if strings.HasPrefix(said, "unknown anchor") {
-		// What follows may be a secret that begins with "*".
+		// The rest may be a secret that begins with "*".
 		said, remedy = "an alias has no anchor", `put a text that begins with "*" in quotes, or define the anchor before`
 	}
 	lines := bytes.SplitAfter(src, []byte("\n"))
@@ -131,9 +129,9 @@ func syntaxMistake(src []byte, err error, must string) *Mistake {
 // maxSearched bounds the bytes that are parsed again to find a line.
 const maxSearched = 8 << 20
 
-// brokenLine is the line after the longest beginning of the file that is yaml.
-// What the library reports is often where the block or the quote began that it
-// could not finish, or where it noticed. reported stands if a file is too large.
+// brokenLine returns the line after the longest prefix of the file that is valid yaml. The library
+// often reports the begin of the incomplete block or quote instead. For a file that is too large,
+// brokenLine returns reported.
 func brokenLine(lines [][]byte, reported int) int {
 	src := bytes.Join(lines, nil)
 	searched, end := 0, len(src)
@@ -150,7 +148,7 @@ func brokenLine(lines [][]byte, reported int) int {
 	return reported
 }
 
-// syntaxRemedy is what usually helps.
+// syntaxRemedy returns the usual remedy for a syntax error.
 func syntaxRemedy(said string, indent []byte) string {
 	switch {
 	case bytes.ContainsRune(indent, '\t'):
@@ -165,8 +163,8 @@ func syntaxRemedy(said string, indent []byte) string {
 	return `check that each key is followed by ": ", and the quotes, brackets and indentation of this line`
 }
 
-// nearestKey is the dotted path of the last key at or above a line, as the
-// indentation tells it; must if there is none.
+// nearestKey returns the dotted path of the last key at or above a line, based on indentation, or must
+// if there is none.
 func nearestKey(src []byte, line int, must string) string {
 	key := regexp.MustCompile(`^( *)["']?([A-Za-z0-9_-]{1,80})["']?\s*:(?:\s|$)`)
 	lines := bytes.Split(src, []byte("\n"))

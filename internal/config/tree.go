@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// maxDepth bounds how deep values stand in each other.
+	// maxDepth bounds the nesting of values.
 	maxDepth = 100
-	// maxRepeated bounds the values that aliases repeat, all together.
+	// maxRepeated bounds the values that all aliases repeat.
 	maxRepeated = 10_000
 )
 
-// kind is what a value is, in the words of a mistake.
+// kind is the type of a value, as named in mistakes.
 type kind string
 
 const (
@@ -24,19 +24,18 @@ const (
 	null    kind = "nothing"
 	mapping kind = "a mapping"
 	list    kind = "a list"
-	// broken was reported already: whoever meets it says nothing.
+	// broken values were already reported and are ignored.
 	broken kind = "broken"
 )
 
-// node is a value of the file. Nodes are shared where the file has aliases, and
-// never change.
+// node is an immutable value of the file. Nodes are shared where the file has aliases.
 type node struct {
 	kind         kind
 	text         string // of text, number and boolean, as written
 	line, column int
 	pairs        []pair
 	items        []*node
-	size         int // the values it holds, itself included
+	size         int // number of values, including itself
 }
 
 // pair is an entry of a mapping. Names are unique.
@@ -46,10 +45,10 @@ type pair struct {
 	value        *node
 }
 
-// builder makes nodes of what the library parsed.
+// builder converts the library's nodes.
 type builder struct {
 	blame func(at *path, line, column int, f fault)
-	// built holds what aliases may mean; nil while it is being built.
+	// built holds the targets of aliases; nil while one is being built.
 	built    map[*yaml.Node]*node
 	repeated int
 }
@@ -85,7 +84,7 @@ func (b *builder) build(n *yaml.Node, at *path, depth int) *node {
 	return out
 }
 
-// alias returns what an alias stands for.
+// alias returns the target of an alias.
 func (b *builder) alias(n *yaml.Node, at *path) *node {
 	out := b.built[n.Alias]
 	var f fault
@@ -105,11 +104,10 @@ func (b *builder) alias(n *yaml.Node, at *path) *node {
 	return &node{kind: broken, line: n.Line, column: n.Column, size: 1}
 }
 
-// pair adds an entry to a mapping unless its name will not do. lines holds the
-// names so far.
+// pair adds an entry to a mapping unless its name is invalid. lines holds the names so far.
 func (b *builder) pair(out *node, key, val *yaml.Node, lines map[string]int, at *path, depth int) {
 	name := b.build(key, at, depth+1)
-	// Built in any case: an alias may mean it.
+	// Built in any case: an alias may refer to it.
 	v := b.build(val, at.key(name.text), depth+1)
 	out.size += v.size
 	switch name.kind {
@@ -132,8 +130,7 @@ func (b *builder) pair(out *node, key, val *yaml.Node, lines map[string]int, at 
 	out.pairs = append(out.pairs, pair{name.text, key.Line, key.Column, v})
 }
 
-// kindOf is broken for a tag that its value cannot have, or that means nothing
-// here.
+// kindOf returns broken for a tag that does not fit its value or is unknown.
 func kindOf(n *yaml.Node) kind {
 	switch tag := n.ShortTag(); n.Kind {
 	case yaml.MappingNode:
@@ -146,7 +143,7 @@ func kindOf(n *yaml.Node) kind {
 		}
 	case yaml.ScalarNode:
 		switch tag {
-		case "!!str", "!!timestamp", "!!merge": // There is no type for dates here.
+		case "!!str", "!!timestamp", "!!merge": // Dates are texts.
 			return text
 		case "!!int", "!!float":
 			return number
@@ -159,8 +156,8 @@ func kindOf(n *yaml.Node) kind {
 	return broken
 }
 
-// isWhole reports whether a number is written as a decimal integer, possibly with
-// underscores between its digits.
+// isWhole reports whether a number is a decimal integer, optionally with underscores between its
+// digits.
 func (n *node) isWhole() bool {
 	return regexp.MustCompile(`^[-+]?(0|[1-9](_?[0-9])*)$`).MatchString(n.text)
 }

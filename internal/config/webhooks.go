@@ -5,27 +5,26 @@ import (
 	"unicode"
 )
 
-// Webhooks says where posts may go.
+// Webhooks configures the targets of posts.
 type Webhooks struct {
-	// Allow are the hosts that callers may name by a URL, "*.example.com" for all below it.
+	// Allow lists the hosts that callers may name by a URL, "*.example.com" for all subdomains.
 	Allow []string
-	// Secrets sign what goes there, each of them; none if it is empty.
+	// Secrets sign the posts to these hosts, each of them; empty does not sign.
 	Secrets []string
-	// Targets are called by the names of what posts to them.
+	// Targets maps the names that agents post to.
 	Targets map[string]Webhook
 }
 
 // Webhook is one target.
 type Webhook struct {
 	URL string
-	// SecretURL says that the URL is one.
+	// SecretURL reports whether the URL is a secret.
 	SecretURL bool
 	Secrets   []string // each signs
-	// Private lets addresses be called that are not of the public internet.
+	// Private allows addresses outside the public internet.
 	Private bool
 }
 
-// webhooks reads where posts may go.
 func (r *reader) webhooks(dst *Webhooks) func(value) {
 	return func(v value) {
 		dst.Targets = map[string]Webhook{}
@@ -65,7 +64,7 @@ func (r *reader) webhook(v value) (w Webhook) {
 	return w
 }
 
-// secret reads the name of an environment variable with one more secret.
+// secret reads the name of an environment variable and appends its secret.
 func (r *reader) secret(dst *[]string) func(value) {
 	return func(v value) {
 		var s string
