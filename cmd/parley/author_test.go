@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// ownModel is a format of an author's, in which every model says its own name.
+// ownModel is a wire format of an author's program. Every model answers with its own name.
 type ownModel struct{}
 
 // Stream implements providers.Protocol.
@@ -34,7 +34,7 @@ func (ownModel) Stream(_ context.Context, m providers.Model, _ providers.Request
 	}
 }
 
-// seen are the types of events that an observer was told of.
+// seen records the types of observed events.
 type seen struct {
 	mu    sync.Mutex
 	types map[observability.Type]int
@@ -53,7 +53,7 @@ func (s *seen) Write(_ context.Context, events []observability.Event) error {
 	return nil
 }
 
-// marked is middleware that notes its name in the order in which it was passed.
+// marked returns middleware that records its name in call order.
 func marked(name string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func marked(name string) func(http.Handler) http.Handler {
 	}
 }
 
-// authors is a program of an author that serves.
+// authors is a serving program of an author.
 type authors struct {
 	base  string // of its first agent
 	logs  waiting.Log
@@ -100,7 +100,7 @@ func (n *authors) end(t *testing.T) {
 	}
 }
 
-// TestProgramOfAnAuthor serves what an author can bring along, in each way there is.
+// TestProgramOfAnAuthor uses every field of a Program.
 func TestProgramOfAnAuthor(t *testing.T) {
 	watcher := &seen{types: map[observability.Type]int{}}
 	p := &parley.Program{
@@ -130,7 +130,7 @@ func TestProgramOfAnAuthor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := start(t, p, tt.args...)
 			var out bytes.Buffer
-			// An id that a ServeMux would clean away.
+			// A ServeMux would clean this id away.
 			if code := p.Run(t.Context(), []string{"send", n.base + "/a%2F..%2Fb", "hello"}, &out, &n.logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.said+"\n") {
 				t.Errorf("send: exit %d, %s%s", code, out.String(), n.logs.String())
 			}
@@ -153,7 +153,7 @@ func TestProgramOfAnAuthor(t *testing.T) {
 	}
 }
 
-// TestInitialData hands over what a conversation begins with, from the command line.
+// TestInitialData passes initial data from the command line.
 func TestInitialData(t *testing.T) {
 	t.Chdir(t.TempDir())
 	type guest struct {
@@ -194,7 +194,7 @@ func TestInitialData(t *testing.T) {
 	}
 }
 
-// TestAuthorsMistakes are found before anything is served.
+// Mistakes are reported before anything is served.
 func TestAuthorsMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.WithoutKeys(t)
@@ -223,15 +223,15 @@ func TestAuthorsMistakes(t *testing.T) {
 	}
 }
 
-// TestModuleOfAnAuthor looks at a module that had used some packages alone, so that it lists
-// dependencies of theirs, when it takes the whole program: it must not get the genproto in
-// which the packages of googleapis/api still were, of which it then could not be tidied.
+// A module that used some packages of Parley, and then imports the whole program, keeps its
+// dependencies. It must not get the old genproto that still contained the packages of googleapis/api,
+// because then it could not be tidied.
 func TestModuleOfAnAuthor(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"go.mod", "go.sum"} { // The result rests on them.
+	for _, name := range []string{"go.mod", "go.sum"} { // The result depends on them.
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}

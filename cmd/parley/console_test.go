@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// answered is what the console of a node answers, as JSON.
+// answered returns a response of the console API as JSON.
 func (p *process) answered(t *testing.T, name string, query url.Values) map[string]any {
 	t.Helper()
 	base, err := url.Parse(p.Base)
@@ -39,12 +39,12 @@ func (p *process) answered(t *testing.T, name string, query url.Values) map[stri
 	return clitest.Into[map[string]any](t, string(body))
 }
 
-// printed is what a command prints, without where it has read that.
+// printed returns the JSON output of a command, without its source.
 func printed(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	code, out, errOut := program.Output(t, args...)
 	if code != 0 {
-		return nil // There may be nothing yet.
+		return nil // There may be no events yet.
 	}
 	if !json.Valid([]byte(out)) {
 		t.Fatalf("%q prints %s %s", args, out, errOut)
@@ -56,8 +56,8 @@ func printed(t *testing.T, args ...string) map[string]any {
 	return v
 }
 
-// TestConsoleOverADatabase: where a configuration sends events to ClickHouse, figures and timelines are those that
-// "parley stats" and "parley trace" read there, of whatever folder.
+// If a configuration sends events to ClickHouse, the metrics and timelines of the console equal the
+// output of "parley stats" and "parley trace" for the database, for every folder.
 func TestConsoleOverADatabase(t *testing.T) {
 	server := clickhousetest.Start(t)
 	database := server.Database(t)
@@ -90,7 +90,7 @@ agents:
 			}
 		}
 	}
-	// What is not durable comes when it comes.
+	// Live events have no fixed time of arrival.
 	for _, of := range []string{"", "echo", "other"} {
 		args := []string{"stats", "--json", "--config", file}
 		if of != "" {

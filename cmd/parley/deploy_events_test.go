@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-// checkDatabase holds the configuration of a node to the ClickHouse beside it.
+// checkDatabase compares the configuration of a node with the ClickHouse of compose.yaml.
 func checkDatabase(t *testing.T, services tree, conf *config.Server) {
 	t.Helper()
 	want := &config.ClickHouse{
@@ -31,8 +31,8 @@ func checkDatabase(t *testing.T, services tree, conf *config.Server) {
 	}
 }
 
-// checkBox looks at what every container of compose.yaml shall have: an image of one
-// version, volumes and files that are there, and ports that only this machine reaches.
+// checkBox checks the rules for every container of compose.yaml: an image of one version, existing
+// volumes and files, and ports on loopback addresses only.
 func checkBox(t *testing.T, file tree, name string) {
 	t.Helper()
 	box := file.in("services." + name)
@@ -58,7 +58,7 @@ func checkBox(t *testing.T, file tree, name string) {
 			t.Errorf("%s uses the volume %s, which is not there", name, from)
 		}
 	}
-	// The one-shot jobs have no health.
+	// One-shot jobs have no health check.
 	if _, once := map[string]bool{"bucket": true, "certs": true}[name]; !once && box.at("healthcheck.test") == nil {
 		t.Errorf("nobody knows whether %s is well", name)
 	}
@@ -69,7 +69,7 @@ func checkBox(t *testing.T, file tree, name string) {
 	}
 }
 
-// mountOf returns where a container finds a file of the examples.
+// mountOf returns the path of an example file in a container.
 func mountOf(t *testing.T, box tree, file string) string {
 	t.Helper()
 	for _, v := range box.texts("volumes") {
@@ -81,8 +81,8 @@ func mountOf(t *testing.T, box tree, file string) string {
 	return ""
 }
 
-// TestDeployGrafana holds data source, user and dashboard to what compose.yaml makes of
-// them. Package internal/analytics runs the queries.
+// TestDeployGrafana compares data source, user and dashboard with compose.yaml. Package
+// internal/analytics runs the queries.
 func TestDeployGrafana(t *testing.T) {
 	file := documents(t, "compose.yaml")[0]
 	grafana, clickhouse := file.in("services.grafana"), file.in("services.clickhouse")
@@ -131,7 +131,7 @@ type databaseUser struct {
 	Grants  []string `xml:"grants>query"`
 }
 
-// readerOf returns the only user of clickhouse/grafana.xml, who may only read.
+// readerOf returns the only user of clickhouse/grafana.xml, which is read-only.
 func readerOf(t *testing.T) databaseUser {
 	t.Helper()
 	src, err := os.ReadFile(filepath.Join(deployRoot, "clickhouse", "grafana.xml"))
@@ -163,8 +163,7 @@ func readerOf(t *testing.T) databaseUser {
 	return user
 }
 
-// TestAnalyticsPage loads the configuration that docs/analytics.md shows, and looks for
-// the commands that it names.
+// The configuration in docs/analytics.md is valid, and the commands of the page exist.
 func TestAnalyticsPage(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join(deployRoot, "..", "docs", "analytics.md"))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// knownMetrics are the samples that a scrape has, by the page that a test of internal/admin
-// holds against the code, with their labels.
+// knownMetrics returns the samples of a scrape and their labels, from the page that a test of
+// internal/admin compares with the code.
 func knownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/metrics.md")
@@ -45,7 +45,7 @@ var (
 	grouped  = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// checkExpression holds the names in an expression against what a scrape has.
+// checkExpression checks the names in an expression against the samples of a scrape.
 func checkExpression(t *testing.T, known map[string]map[string]bool, what, expr string) {
 	t.Helper()
 	found := selector.FindAllStringSubmatch(expr, -1)
@@ -79,7 +79,7 @@ func checkExpression(t *testing.T, known map[string]map[string]bool, what, expr 
 	}
 }
 
-// TestDeployAlerts: every rule asks for metrics that there are, and says what to do.
+// Every rule uses existing metrics and has a remedy.
 func TestDeployAlerts(t *testing.T) {
 	known := knownMetrics(t)
 	rules := 0
@@ -107,8 +107,7 @@ func TestDeployAlerts(t *testing.T) {
 	}
 }
 
-// TestDeployMetricsDashboard: every panel asks for metrics that there are, and none stands on
-// another.
+// Every panel uses existing metrics, and no panels overlap.
 func TestDeployMetricsDashboard(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join(deployRoot, "grafana", "parley-metrics.json"))
 	if err != nil {

@@ -34,7 +34,7 @@ var deployRoot = filepath.Join("..", "..", "deploy")
 // tree is a yaml document.
 type tree map[string]any
 
-// at follows keys, and indexes in brackets; nil if there is nothing.
+// at follows keys, and indexes in brackets; it returns nil for a missing one.
 func (n tree) at(path string) any {
 	var v any = n
 	for step := range strings.SplitSeq(path, ".") {
@@ -56,7 +56,7 @@ func (n tree) at(path string) any {
 	return v
 }
 
-// in is at where a mapping is wanted.
+// in is at for a mapping.
 func (n tree) in(path string) tree {
 	switch m := n.at(path).(type) {
 	case tree:
@@ -67,7 +67,7 @@ func (n tree) in(path string) tree {
 	return nil
 }
 
-// texts is at where a list of texts is wanted.
+// texts is at for a list of texts.
 func (n tree) texts(path string) []string {
 	var out []string
 	list, _ := n.at(path).([]any)
@@ -96,8 +96,7 @@ func documents(t *testing.T, name string) []tree {
 	}
 }
 
-// parsed checks the arguments of a container against the program, and returns the
-// value of --config.
+// parsed checks the arguments of a container against the program and returns the value of --config.
 func parsed(t *testing.T, args []string) (file string) {
 	t.Helper()
 	cmd, rest, err := program.Root().Find(args)
@@ -116,8 +115,7 @@ func parsed(t *testing.T, args []string) (file string) {
 	return file
 }
 
-// loaded reads a configuration of the examples as a node would, whose environment
-// has these variables.
+// loaded parses a configuration of the examples as a node with the environment env does.
 func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	t.Helper()
 	opts := program.Own.ConfigOptions()
@@ -135,7 +133,7 @@ func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	return conf
 }
 
-// portOf is the port of an address of the configuration.
+// portOf returns the port of an address.
 func portOf(t *testing.T, address string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -145,7 +143,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// answered reports whether the admin server knows a path.
+// answered requires that the admin server knows a path.
 func answered(t *testing.T, path string) {
 	t.Helper()
 	s, err := admin.New(func() actors.Status { return actors.Status{Ready: true} }, nil)
@@ -158,8 +156,8 @@ func answered(t *testing.T, path string) {
 	}
 }
 
-// namesFiles checks that the files of the configuration are those of a folder that
-// "parley cluster certs" fills.
+// namesFiles requires that the files of the configuration are those that "parley cluster certs" writes
+// to dir.
 func namesFiles(t *testing.T, conf *config.Server, dir string) {
 	t.Helper()
 	want := config.TLS{CA: dir + "/" + operator.CAFile, Cert: dir + "/" + operator.NodeFile, Key: dir + "/" + operator.NodeKeyFile, Name: config.DefaultTLSName}
@@ -182,7 +180,7 @@ func manifests(t *testing.T, file, app string) map[string]tree {
 	return objects
 }
 
-// TestDeployKubernetesSingle: the one node keeps its data on the volume of its claim, and is the only one.
+// The single node has its data on the volume of its claim, and no replica.
 func TestDeployKubernetesSingle(t *testing.T) {
 	objects := manifests(t, "single.yaml", "parley-single")
 	set := objects["StatefulSet/parley-single"]
@@ -219,8 +217,8 @@ func TestDeployKubernetesSingle(t *testing.T) {
 	}
 }
 
-// TestDeployStepsAreComplete: the steps of the page make every Secret and ConfigMap that the manifests name, push the
-// image that they build, and apply every manifest; those of the chart likewise.
+// The steps of the page create every Secret and ConfigMap that the manifests name, push the image that
+// they build, and apply every manifest. The same holds for the chart.
 func TestDeployStepsAreComplete(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "deployment.md"))
 	if err != nil {
@@ -323,8 +321,8 @@ func TestDeployKubernetes(t *testing.T) {
 	checkSelectors(t, deployment, objects["Service/parley"], objects["PodDisruptionBudget/parley"])
 }
 
-// TestDeployChart: the chart begins with what the manifests say, as far as can be seen without
-// helm. make deploy-check has helm make objects of it, and compares them all.
+// The defaults of the chart equal the manifests, as far as can be checked without helm. make
+// deploy-check renders the chart and compares all objects.
 func TestDeployChart(t *testing.T) {
 	values := documents(t, filepath.Join("helm", "parley", "values.yaml"))[0]
 	conf := documents(t, filepath.Join("kubernetes", "config.yaml"))[0]
@@ -355,8 +353,7 @@ func TestDeployChart(t *testing.T) {
 	}
 }
 
-// TestDeployReleases: a release has the programs and systems that it should, and what is said of
-// it names things that there are.
+// A release has the required programs and systems, and its files refer to existing names.
 func TestDeployReleases(t *testing.T) {
 	file := documents(t, filepath.Join("..", ".goreleaser.yaml"))[0]
 	if d := cmp.Diff([]string{"linux", "darwin", "windows"}, file.texts("builds.0.goos")); d != "" {
@@ -365,7 +362,7 @@ func TestDeployReleases(t *testing.T) {
 	if d := cmp.Diff([]string{"amd64", "arm64"}, file.texts("builds.0.goarch")); d != "" {
 		t.Errorf("processors:\n%s", d)
 	}
-	// The version that a program tells is the one that Go stamps.
+	// A program reports the version that Go stamps.
 	if !slices.Contains(file.texts("builds.0.env"), "CGO_ENABLED=0") || !slices.Contains(file.texts("builds.0.flags"), "-buildvcs=true") {
 		t.Errorf("built with %v and %v", file.at("builds.0.env"), file.at("builds.0.flags"))
 	}
@@ -376,7 +373,7 @@ func TestDeployReleases(t *testing.T) {
 	}
 }
 
-// checkPolicy: every port of the nodes is reached by those alone who need it.
+// checkPolicy requires that only the necessary peers reach each port of the nodes.
 func checkPolicy(t *testing.T, policy, deployment tree) {
 	t.Helper()
 	labels := deployment.at("spec.template.metadata.labels")
@@ -396,8 +393,7 @@ func checkPolicy(t *testing.T, policy, deployment tree) {
 	}
 }
 
-// checkPorts compares the ports of a container, its probes and the service with
-// the configuration.
+// checkPorts compares the ports of a container, its probes and the service with the configuration.
 func checkPorts(t *testing.T, conf *config.Server, box, service tree) {
 	t.Helper()
 	ports := map[string]string{}
@@ -420,8 +416,8 @@ func checkPorts(t *testing.T, conf *config.Server, box, service tree) {
 	}
 }
 
-// checkSelectors checks that everything means the same pods, and that they have
-// what a node needs.
+// checkSelectors requires that all selectors match the same pods, and that the pods meet the needs of
+// a node.
 func checkSelectors(t *testing.T, deployment, service, budget tree) {
 	t.Helper()
 	labels := deployment.at("spec.template.metadata.labels")
@@ -437,7 +433,7 @@ func checkSelectors(t *testing.T, deployment, service, budget tree) {
 	if pod["automountServiceAccountToken"] != false || pod.at("securityContext.runAsNonRoot") != true || pod.at("securityContext.runAsUser") != 65532 {
 		t.Errorf("the pod has more rights than it needs: %v", pod)
 	}
-	// The end of a node: the drain, the hand-over, and the requests that are open.
+	// The shutdown of a node includes the drain, the hand-over, and open requests.
 	if grace, _ := pod["terminationGracePeriodSeconds"].(int); grace < 30 {
 		t.Errorf("the pod has %d s to end", grace)
 	}
@@ -508,8 +504,8 @@ func TestDeployCompose(t *testing.T) {
 	}
 }
 
-// TestDeployComposeCertificates runs the job that makes certificates, over volumes of an earlier version and twice: a
-// node mounts its pair and the certificate of the authority, and never the key of the authority.
+// The job that creates certificates runs twice, over volumes of an earlier version. A node mounts its
+// pair and the certificate of the authority, never the authority's key.
 func TestDeployComposeCertificates(t *testing.T) {
 	services := documents(t, "compose.yaml")[0].in("services")
 	job := services.in("certs")
@@ -517,7 +513,7 @@ func TestDeployComposeCertificates(t *testing.T) {
 	if d := cmp.Diff([]string{"/bin/sh", "-ec"}, job.texts("entrypoint")); d != "" || len(script) != 1 {
 		t.Fatalf("entrypoint (-want +got):\n%s\ncommand: got %d texts, want 1", d, len(script))
 	}
-	dirs := map[string]string{} // by the volume
+	dirs := map[string]string{} // by volume
 	text := strings.ReplaceAll(script[0], "$$", "$")
 	for _, v := range job.texts("volumes") {
 		volume, dir, _ := strings.Cut(v, ":")
@@ -565,8 +561,8 @@ func TestDeployComposeCertificates(t *testing.T) {
 	}
 }
 
-// TestDeployImagesAreStamped: every image is built with the version that its nodes report, and a build without one
-// fails; compose.yaml passes one.
+// Every image is built with the version that its nodes report, and a build without one fails;
+// compose.yaml sets one.
 func TestDeployImagesAreStamped(t *testing.T) {
 	const stamp = "-X github.com/parleyrun/parley/internal/cli.stamped=$VERSION"
 	for _, name := range []string{"Dockerfile", "Dockerfile.program"} {
@@ -607,7 +603,7 @@ func TestDeployImagesAreStamped(t *testing.T) {
 	}
 }
 
-// TestDeployDockerfile looks at what can be looked at without building it.
+// TestDeployDockerfile checks the Dockerfile without building it.
 func TestDeployDockerfile(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join(deployRoot, "Dockerfile"))
 	if err != nil {
@@ -644,8 +640,8 @@ func TestDeployDockerfile(t *testing.T) {
 	}
 }
 
-// TestDeploy holds every file of the examples to be known to one of the tests here,
-// and the commands in them and on the page to what the program takes.
+// Every file of the examples is covered by a test here, and the program accepts the commands in the
+// files and on the page.
 func TestDeploy(t *testing.T) {
 	var names []string
 	err := filepath.WalkDir(deployRoot, func(path string, d os.DirEntry, err error) error {

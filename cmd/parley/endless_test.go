@@ -15,22 +15,21 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// endlessBytes is how much text a model said without end. The program never has the race
+// endlessBytes is the length of the text of an endless response. The program runs without the race
 // detector here, see lean.
 var endlessBytes = int64(sample.Of(96<<20, 8<<20))
 
 const (
-	endlessBatch = 4 << 20 // of it in one batch
+	endlessBatch = 4 << 20 // bytes of text per batch
 	endlessDelta = 16 << 10
-	// maxRecovery is what may be needed beyond an empty folder, in bytes: some times
-	// what is kept of one response, whatever the length of the text. The program is to keep
-	// to three quarters, so that what it needs decides, and not when a busy machine lets it
-	// collect garbage.
+	// maxRecovery bounds the memory beyond that for an empty folder, in bytes. It is a multiple of the
+	// limit for one response, and independent of the length of the text. The Go heap is limited to
+	// three quarters of it, so that the result does not depend on the time of garbage collections.
 	maxRecovery = 320 << 20
 )
 
-// endless stores the log of a response whose model did not end and that was settled, as a
-// node that died has left it, with so many bytes of text, and returns what lies in the bucket for it, in bytes.
+// endless stores the log of a settled response with so many bytes of text, as after a crash of the
+// node. It returns the number of stored bytes.
 func endless(t *testing.T, b storage.Bucket, at conversation.Address, text int64) (stored int64) {
 	t.Helper()
 	logs := storage.NewLogs(b, nil)
@@ -79,8 +78,7 @@ func endless(t *testing.T, b storage.Bucket, at conversation.Address, text int64
 	return stored
 }
 
-// TestMemoryOfAnEndlessReply starts on a log whose text compresses to almost nothing, which
-// is opened, checked and read in every way.
+// TestMemoryOfAnEndlessReply opens, verifies and reads a log whose text compresses to almost nothing.
 func TestMemoryOfAnEndlessReply(t *testing.T) {
 	lean(t)
 	t.Setenv("GOMEMLIMIT", fmt.Sprint(maxRecovery*3/4))
@@ -105,8 +103,8 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		// What the system tells at the end has the peak of the parent in it, so the process
-		// is asked itself, for as long as it answers.
+		// The peak in the rusage of a child includes that of its parent, so the process is asked while
+		// it serves.
 		peak, err := int64(0), error(nil)
 		for asked := true; asked; {
 			select {
@@ -146,7 +144,7 @@ func checkPeak(t *testing.T, what string, idle, peak int64) {
 	}
 }
 
-// abort opens a log, and finds nothing to do. It is repeated while there is no answer yet.
+// abort opens a log that has nothing to abort. It retries until the node responds.
 func (n *process) abort(t *testing.T, id string) (status int) {
 	t.Helper()
 	for range 10 {
@@ -177,7 +175,7 @@ func (n *process) updates(t *testing.T, id, after string) ([]byte, http.Header) 
 	return page, resp.Header
 }
 
-// readThrough reads an answer and returns how long it is.
+// readThrough reads a response and returns its length.
 func (n *process) readThrough(t *testing.T, id string) int64 {
 	t.Helper()
 	resp, err := http.Get(n.Base + "/" + id)
@@ -192,7 +190,7 @@ func (n *process) readThrough(t *testing.T, id string) int64 {
 	return size
 }
 
-// readPages reads all updates and returns how long they are.
+// readPages reads all updates and returns their length.
 func (n *process) readPages(t *testing.T, id string) (all int64) {
 	t.Helper()
 	for offset := "-1"; ; {

@@ -16,25 +16,26 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// binary is the program of examples/hello, built as its author builds it, and notes what was run of it.
+// binary is the program of examples/hello, built as its author builds it. It records the commands that
+// were run.
 type binary struct {
 	*clitest.Program
 	ran []string
 }
 
-// want runs a command, and looks for a text in what it prints.
+// want runs a command and requires an exit code and a text in its output.
 func (b *binary) want(t *testing.T, command string, code int, text string, args ...string) string {
 	t.Helper()
 	b.ran = append(b.ran, command)
 	cmd := b.Command(append(strings.Fields(command), args...)...)
-	out, _ := cmd.CombinedOutput() // The code says it.
+	out, _ := cmd.CombinedOutput() // The exit code is checked below.
 	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), text) {
 		t.Errorf("%s %q: exit %d, %s\nwant exit %d and %q", command, args, got, out, code, text)
 	}
 	return string(out)
 }
 
-// leaves are the commands that do something.
+// leaves returns the commands that have an action.
 func leaves(c *cobra.Command) (all []string) {
 	for _, sub := range c.Commands() {
 		all = append(all, leaves(sub)...)
@@ -65,7 +66,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
-// talked has a conversation with the agent, over a kill, in the folder that is the default.
+// talked runs a conversation with the agent, with a kill, in the default folder.
 func (b *binary) talked(t *testing.T) (submission string) {
 	b.want(t, "init", 0, "go run . dev", "--go", "first")
 	b.want(t, "run", 0, "The tool time says", "hello", "-m", "time")
@@ -81,12 +82,12 @@ func (b *binary) talked(t *testing.T) (submission string) {
 	n.Kill()
 	n = b.Start(t, "dev", "--quiet", "--listen", "127.0.0.1:0")
 	b.want(t, "send", 0, "40\n[completed]", "--key", "k", n.Base+"/x", "long 40")
-	b.want(t, "chat", 0, "", n.Base+"/y") // no line comes
+	b.want(t, "chat", 0, "", n.Base+"/y") // standard input is empty
 	b.want(t, "abort", 0, "nothing to abort", n.Base+"/x")
 	b.want(t, "signal", 0, "signalled", n.Base+"/x", "approval", "true")
 	b.want(t, "signal", 1, "409 already_decided", n.Base+"/x", "approval", "true")
 	run := strings.TrimSuffix(n.Base, "/agents/hello") + "/runs/run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-	b.want(t, "runs start", 1, "404", "x", "--server", strings.TrimSuffix(n.Base, "/agents/hello")) // the agent brings none
+	b.want(t, "runs start", 1, "404", "x", "--server", strings.TrimSuffix(n.Base, "/agents/hello")) // the program has no workflow
 	b.want(t, "runs show", 1, "404", run)
 	b.want(t, "runs follow", 1, "404", run)
 	b.want(t, "runs signal", 1, "404", run, "approval")
@@ -116,9 +117,9 @@ func (b *binary) talked(t *testing.T) (submission string) {
 	return string(receipt.SubmissionID)
 }
 
-// looked looks at what that has left behind.
+// looked runs the commands that read the folder.
 func (b *binary) looked(t *testing.T, submission string) {
-	b.want(t, "stats", 0, "completed        2") // the signal is one
+	b.want(t, "stats", 0, "completed        2") // the signal counts as one
 	b.want(t, "trace", 0, "turn demo/parrot", submission)
 	b.want(t, "trace", 0, "sub_")
 	b.want(t, "events replay", 0, `"submission_settled"`, "--data", ".parley", "--to", "stdout")
@@ -142,7 +143,7 @@ func (b *binary) looked(t *testing.T, submission string) {
 	b.want(t, "completion", 0, "__complete", "bash")
 }
 
-// conf is a configuration that mounts the agent elsewhere, with other instructions.
+// conf writes a configuration that mounts the agent elsewhere, with other instructions.
 func conf(t *testing.T) string {
 	return clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), `
 listen: 127.0.0.1:1
@@ -153,7 +154,7 @@ agents:
 `)
 }
 
-// served serves the agent as an operator wants it, and without anything from one.
+// served serves the agent with a configuration, and without one.
 func (b *binary) served(t *testing.T) {
 	b.ran = append(b.ran, "serve")
 	t.Setenv("PARLEY_LISTEN", "127.0.0.1:0")

@@ -13,15 +13,15 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// withoutJSON are the commands that have no --json: they print JSON anyway, print nothing that
-// a program reads, or hold a conversation.
+// withoutJSON lists the commands without --json: they print JSON anyway, print nothing for programs,
+// or are interactive.
 const withoutJSON = `
 abort chat cluster certs completion dev events migrate events replay events schema help import flue
 init log dump outbox drop outbox resend serve signal runs abort runs signal version
 `
 
-// TestExitCodes walks all commands. A wrong command line ends each with the one code of the
-// table, codes in its help are in the table, and names are the same everywhere.
+// TestExitCodes checks all commands. A usage error has the same exit code everywhere, the codes in the
+// help are in the table, and common flags have the same names.
 func TestExitCodes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	program := clitest.New(commandSets()...)

@@ -22,7 +22,7 @@ import (
 // slowPace makes "long 10000" last longer than any test waits.
 const slowPace = 10 * time.Millisecond
 
-// said long-polls until the agent has said something.
+// said long-polls until the agent has written text.
 func (s *stack) said(path string, after conversation.Offset) {
 	s.t.Helper()
 	next := after.String()
@@ -40,7 +40,7 @@ func (s *stack) said(path string, after conversation.Offset) {
 	}
 }
 
-// aborted posts an abort and checks the answer as a whole.
+// aborted posts an abort and checks the whole response.
 func (s *stack) aborted(path string, want bool) {
 	s.t.Helper()
 	a := s.do("POST", path+"/abort")
@@ -55,8 +55,8 @@ func (s *stack) aborted(path string, want bool) {
 	}
 }
 
-// wantAborted checks the end of submissions in a snapshot: one settlement and one
-// advisory each, and nothing left open.
+// wantAborted checks the end of submissions in a snapshot: one settlement and one advisory each, and
+// no open part.
 func wantAborted(t *testing.T, snap conversation.Snapshot, want ...conversation.SubmissionID) {
 	t.Helper()
 	var settled, advised []conversation.SubmissionID
@@ -83,7 +83,7 @@ func wantAborted(t *testing.T, snap conversation.Snapshot, want ...conversation.
 	}
 }
 
-// TestHTTPAbort aborts a running submission and two behind it.
+// TestHTTPAbort aborts a running submission and two queued ones.
 func TestHTTPAbort(t *testing.T) {
 	bucket := newBucket(t)
 	s := startPaced(t, bucket, noon, slowPace)
@@ -152,7 +152,7 @@ func TestHTTPAbortInTool(t *testing.T) {
 	}
 }
 
-// TestHTTPAbortWhileDraining: a node that ends promises nothing.
+// A draining node does not accept aborts.
 func TestHTTPAbortWhileDraining(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
@@ -185,8 +185,7 @@ func (s *stack) attach(path string, contents ...[]byte) []conversation.Attachmen
 	return ids
 }
 
-// TestHTTPDownload brings attachments back byte by byte, also from a node that
-// never wrote the conversation.
+// Attachments are downloaded unchanged, also from a node that never wrote the conversation.
 func TestHTTPDownload(t *testing.T) {
 	bucket := newBucket(t)
 	writing, other := startStack(t, bucket, noon), startStack(t, bucket, noon)
@@ -219,8 +218,7 @@ func TestHTTPDownload(t *testing.T) {
 	}
 }
 
-// TestHTTPDamagedAttachment: bytes that are not what their digest says never
-// arrive as a whole answer.
+// Bytes that do not match their digest never arrive as a complete response.
 func TestHTTPDamagedAttachment(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
@@ -251,7 +249,7 @@ func TestHTTPDamagedAttachment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	// A reader may find the damage before the first byte or after it.
+	// A reader may detect the corruption before the first byte or after it.
 	n, err := io.Copy(io.Discard, resp.Body)
 	if resp.StatusCode == http.StatusOK && (!errors.Is(err, io.ErrUnexpectedEOF) || n >= int64(len(large))) {
 		t.Errorf("%d bytes, %v", n, err)

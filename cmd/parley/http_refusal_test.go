@@ -17,15 +17,15 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// attempt is a request that must leave the bucket as it was. ID stands for the
-// conversation in the path. Without a code, the answer is not an error envelope.
+// attempt is a request that must not change the bucket. ID is replaced by the conversation in the
+// path. Without a code, the response is not an error envelope.
 type attempt struct {
 	name, method, path, media, body string
 	status                          int
 	code                            conversation.Code
 }
 
-// posts are admissions that are refused whether the conversation exists or not.
+// posts lists admissions that are rejected whether the conversation exists or not.
 func posts(agent string) []attempt {
 	const invalid = conversation.CodeInvalidRequest
 	message := func(more string) string { return `{"kind":"user","body":"x",` + more + `}` }
@@ -69,7 +69,7 @@ func posts(agent string) []attempt {
 	return list
 }
 
-// others are requests of other routes that are refused in any case.
+// others lists requests of other routes that are always rejected.
 func others(agent string) []attempt {
 	path := agent + "/ID"
 	var list []attempt
@@ -94,7 +94,7 @@ func others(agent string) []attempt {
 	return list
 }
 
-// large are refusals that show late: in or behind a large image.
+// large lists requests that are rejected late: in or after a large image.
 func large(agent, photo string) []attempt {
 	const invalid, absent = conversation.CodeInvalidRequest, conversation.CodeInstanceNotFound
 	with := func(data, more string) string {
@@ -132,8 +132,7 @@ func (s *stack) leavesNothing(t *testing.T, id string, list []attempt) {
 	}
 }
 
-// TestHTTPRefusalsLeaveNoConversation refuses everything that can be refused where
-// there is no conversation. The bucket has the format stamp and nothing else.
+// All rejected requests without a conversation store nothing but the format stamp.
 func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
@@ -169,8 +168,7 @@ func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
 	}
 }
 
-// TestHTTPRefusalsLeaveTheConversation does the same where there is one, on a node
-// that has not written it.
+// The requests do not change an existing conversation either, on a node that has not written it.
 func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
 	bucket := newBucket(t)
 	const id, agent, path = "kept", "/strict", "/strict/ID"
@@ -207,7 +205,7 @@ func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
 	}
 }
 
-// tooLong announces a body over the limit of 256 MiB. The answer does not wait for it.
+// tooLong announces a body over the limit of 256 MiB. The response must not wait for it.
 func (s *stack) tooLong(path string) {
 	s.t.Helper()
 	before := s.stored()

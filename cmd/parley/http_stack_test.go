@@ -30,9 +30,9 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// newBucket is a bucket across a connection, under the race detector one of this process, since
-// it sees no other. What servers do differently is seen by storage/storagetest. Stacks over it
-// share it.
+// newBucket returns a bucket over a connection. Under the race detector it is one of this process,
+// because the detector sees no other process. Package storage/storagetest covers the differences
+// between servers. Stacks over the bucket share it.
 func newBucket(t *testing.T) storage.Bucket {
 	t.Helper()
 	if sample.Of(false, true) {
@@ -45,8 +45,8 @@ func newBucket(t *testing.T) storage.Bucket {
 	return b
 }
 
-// stack is everything between a client and the bucket's bytes, in this process:
-// two agents, "assistant" and the choosy "strict", and the demo model.
+// stack is everything between a client and the bucket, in this process: the demo model and two agents,
+// "assistant" and "strict", which has a schema for initial data.
 type stack struct {
 	t      *testing.T
 	bucket storage.Bucket
@@ -57,7 +57,7 @@ type stack struct {
 	logs   *waiting.Log
 }
 
-// heldReader tells when a reader is held.
+// heldReader signals when a reader begins to wait.
 type heldReader struct {
 	conversation.Reader
 	held chan struct{}
@@ -100,14 +100,13 @@ func stackAgents(t *testing.T, tool clockFunc) []*agent.Agent {
 	}
 }
 
-// startStack serves a bucket, with an instant model, until the test ends or halt
-// is called.
+// startStack serves a bucket, with an instant model, until the test ends or halt is called.
 func startStack(t *testing.T, bucket storage.Bucket, tool clockFunc) *stack {
 	t.Helper()
 	return startPaced(t, bucket, tool, 0)
 }
 
-// startPaced is startStack with a model that needs pace for a word.
+// startPaced is startStack with a model that takes pace per word.
 func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.Duration) *stack {
 	t.Helper()
 	s := &stack{t: t, logs: &waiting.Log{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
@@ -118,8 +117,8 @@ func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.D
 	}
 	s.bucket = bucket
 	log := slog.New(slog.NewTextHandler(s.logs, nil))
-	// Several runtimes of a test follow each other over one bucket, some before the last has
-	// left.
+	// A test runs several runtimes over one bucket, some of which start before the previous one has
+	// ended.
 	runtime, err := actors.New(storagetest.Exclusive(s.bucket), &actors.Options{
 		Agents: stackAgents(t, tool), Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,
 	})
@@ -154,7 +153,7 @@ func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.D
 	return s
 }
 
-// halt stops the runtime in order, once; the server goes on.
+// halt shuts down the runtime once; the server continues.
 func (s *stack) halt() {
 	s.t.Helper()
 	s.stop()
@@ -223,7 +222,7 @@ func (s *stack) accepted(path, body string) clitest.Receipt {
 	return clitest.Into[clitest.Receipt](s.t, a.body)
 }
 
-// refused checks an error response as a whole.
+// refused checks a whole error response.
 func (s *stack) refused(a answer, status int, code conversation.Code) clitest.Refusal {
 	s.t.Helper()
 	if a.status != status {
@@ -260,8 +259,8 @@ func (s *stack) listing(prefix string) map[string]int64 {
 	return out
 }
 
-// stored is every object but those of the node's journal: where an opening takes long, that
-// says so, of whomever it is.
+// stored returns every object except the pending-work journals, to which a slow opening of any
+// conversation is written.
 func (s *stack) stored() map[string]int64 {
 	s.t.Helper()
 	all := s.listing("")
@@ -269,15 +268,14 @@ func (s *stack) stored() map[string]int64 {
 	return all
 }
 
-// objects returns what is stored of a conversation.
+// objects returns the objects of a conversation.
 func (s *stack) objects(agent, id string) map[string]int64 {
 	s.t.Helper()
 	first := storage.LogKey(conversation.Address{Agent: agent, ID: id}.Key(), 0)
 	return s.listing(strings.TrimSuffix(first, first[strings.Index(first, "log/"):]))
 }
 
-// settle long-polls from a receipt until its submission is settled and returns
-// the outcome.
+// settle long-polls from a receipt until its submission is settled and returns the outcome.
 func (s *stack) settle(path string, r clitest.Receipt) conversation.Outcome {
 	s.t.Helper()
 	next := r.Offset.String()
@@ -304,8 +302,7 @@ func (s *stack) snapshot(path string) conversation.Snapshot {
 	return clitest.Into[conversation.Snapshot](s.t, a.body)
 }
 
-// transcript is a conversation as a client keeps it: a snapshot, and chunks
-// applied to it.
+// transcript is a conversation as a client keeps it: a snapshot, and chunks applied to it.
 type transcript struct {
 	t *testing.T
 	conversation.Snapshot
@@ -389,7 +386,7 @@ func (d *transcript) change(m *conversation.Message, c conversation.Chunk) {
 	}
 }
 
-// until reads an event stream until a control frame shows progress to an offset.
+// until reads an event stream until the offset of a control frame satisfies enough.
 func (d *transcript) until(r *sse.Reader, enough func(next conversation.Offset) bool) {
 	d.t.Helper()
 	for {

@@ -54,7 +54,7 @@ func TestHTTPCreateAndContinue(t *testing.T) {
 	}
 }
 
-// TestHTTPRefusedCreation has refusals of every layer. None leaves a byte.
+// Every layer rejects requests without storing a byte.
 func TestHTTPRefusedCreation(t *testing.T) {
 	bucket := newBucket(t)
 	const image, empty = `{"type":"image","mimeType":"image/png","data":"eA=="}`, `{"type":"image","mimeType":"image/png","data":""}`
@@ -105,7 +105,7 @@ func TestHTTPRefusedCreation(t *testing.T) {
 	s.accepted("/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"uid":null}`)
 }
 
-// TestHTTPRefusedContinuation refuses at a conversation that exists, and replays.
+// TestHTTPRefusedContinuation sends invalid and repeated requests to an existing conversation.
 func TestHTTPRefusedContinuation(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path, keyed = "/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`
@@ -153,7 +153,7 @@ func TestHTTPRefusedContinuation(t *testing.T) {
 			}
 		})
 	}
-	// The schema is for creation alone.
+	// The schema applies to creation only.
 	s.accepted(path, `{"kind":"user","body":"x","initialData":"other"}`)
 }
 
@@ -228,7 +228,7 @@ func TestHTTPSignal(t *testing.T) {
 	}
 }
 
-// TestHTTPTrace: the trace of the caller is recorded with the submission it made.
+// The trace of the caller is recorded with its submission.
 func TestHTTPTrace(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path, parent, state = "/assistant/c", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b,c=d"
@@ -246,7 +246,7 @@ func TestHTTPTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close() // it was read
+		_ = resp.Body.Close() // read only
 		if err != nil || resp.StatusCode != http.StatusAccepted {
 			t.Fatal(resp.Status, err)
 		}
@@ -273,8 +273,8 @@ func TestHTTPTrace(t *testing.T) {
 	}
 }
 
-// TestHTTPBeyondHead asks a node that lags for the head of another: it must look
-// into the bucket before it says that there is no such offset.
+// A lagging node is asked for the head of another one. It must list the bucket before it reports an
+// offset beyond the end.
 func TestHTTPBeyondHead(t *testing.T) {
 	bucket := newBucket(t)
 	lagging, writing := startStack(t, bucket, noon), startStack(t, bucket, noon)
@@ -346,7 +346,7 @@ func TestHTTPLongPollWakes(t *testing.T) {
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, clitest.Hello))
 	head := s.snapshot(path).Offset
-	select { // what settle left
+	select { // drains the value of settle
 	case <-s.held:
 	default:
 	}
@@ -362,8 +362,7 @@ func TestHTTPLongPollWakes(t *testing.T) {
 	}
 }
 
-// TestHTTPDrain sends messages while a tool keeps the runtime from ending, and
-// after its end.
+// TestHTTPDrain sends messages while a tool delays the shutdown of the runtime, and after its end.
 func TestHTTPDrain(t *testing.T) {
 	running, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tool := func(ctx context.Context, _ clockInput) (clockOutput, error) {
@@ -429,11 +428,11 @@ func TestHTTPDamagedLog(t *testing.T) {
 	if d := cmp.Diff(before, s.objects("assistant", "c")); d != "" {
 		t.Errorf("the conversation changed (-before +after):\n%s", d)
 	}
-	// Others are not affected.
+	// Other conversations are not affected.
 	s.settle("/assistant/d", s.accepted("/assistant/d", clitest.Hello))
 }
 
-// TestHTTPBrokenEscape: such a path is refused before there is a request.
+// net/http rejects such a path before the handler runs.
 func TestHTTPBrokenEscape(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

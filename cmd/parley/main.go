@@ -1,4 +1,4 @@
-// Command parley runs durable agent conversations and talks to them. See "parley help".
+// Command parley runs durable agent conversations and is a client of them. See "parley help".
 package main
 
 import "github.com/parleyrun/parley"

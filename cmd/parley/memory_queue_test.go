@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	// maxQueueRSS is what the program may need while large messages wait, are settled and
-	// are read, in bytes.
+	// maxQueueRSS bounds the memory of the program while large messages are queued, settled and read,
+	// in bytes.
 	maxQueueRSS = 450 << 20
 	fatBytes    = 4_000_000
-	// mostFat is how many of them a conversation takes: one is worked on, and those that
-	// wait have 64 MiB.
+	// mostFat is the capacity of a conversation: one running message, and queued ones of 64 MiB.
 	mostFat    = 1 + (64<<20)/fatBytes
 	fatReaders = 2
 )
 
-// fatTries are sent, in a sample fewer than are taken.
+// fatTries messages are sent, in a sample fewer than the capacity.
 var fatTries = sample.Of(mostFat+3, 2)
 
-// fatBody is a message, and different from the others.
+// fatBody returns a message that differs from the others.
 func fatBody(n int) string { return strings.Repeat(fmt.Sprintf("%03d ", n), fatBytes/4) }
 
-// TestMemoryOfFatQueue sends more and larger messages to one conversation than it takes,
-// while its model hangs, and reads it with some readers before and after they are aborted.
+// More and larger messages than a conversation admits are sent while its model hangs. Several readers
+// read it before and after the messages are aborted.
 func TestMemoryOfFatQueue(t *testing.T) {
 	lean(t)
 	vendor := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -90,7 +89,7 @@ func TestMemoryOfFatQueue(t *testing.T) {
 	t.Logf("peak RSS in MiB: %d while they waited, %d at the end, %v", waiting>>20, peak>>20, err)
 }
 
-// readFat takes snapshots, all at once, and checks that they have all messages, whole.
+// readFat takes concurrent snapshots and checks that they hold all messages.
 func readFat(t *testing.T, at string, messages int) {
 	t.Helper()
 	var readers sync.WaitGroup
@@ -106,7 +105,7 @@ func readFat(t *testing.T, at string, messages int) {
 			if err != nil || !bytes.HasSuffix(got, []byte("]}")) {
 				t.Errorf("snapshot of %d bytes: %v", len(got), err)
 			}
-			// Compared where they stand: to search for a message takes seconds.
+			// Compared in place: searching for a message takes seconds.
 			stands := map[int]int{}
 			for _, text := range bytes.Split(got, []byte(`"text":"`))[1:] {
 				if n, err := strconv.Atoi(string(text[:3])); err == nil && bytes.HasPrefix(text, []byte(fatBody(n)+`"`)) {

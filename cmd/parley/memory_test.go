@@ -28,22 +28,22 @@ import (
 )
 
 const (
-	// maxPeakRSS is what the program may need while pictures come and models are
-	// shown them, in bytes.
+	// maxPeakRSS bounds the memory of the program while images are admitted and sent to models, in
+	// bytes.
 	maxPeakRSS = 300 << 20
 
-	// A picture is blocks of which only the first differs from picture to picture. It
-	// begins as one does, and the rest is not what it should be, which nobody sees.
+	// A picture is a sequence of blocks, of which only the first is unique. It has the signature of an
+	// image; its invalid rest is never decoded.
 	pictureBlock  = 3 << 10
 	pictureBlocks = 3414
 	pictureText   = pictureBlocks * pictureBlock / 3 * 4 // characters of base64
 )
 
-// pictures is how many there are.
+// pictures is their number.
 var pictures = sample.Of(50, 5)
 
-// picture yields the base64 text of one picture. It holds no more than a block,
-// so that this process does not need what it forbids the other.
+// picture yields the base64 text of one picture. It buffers one block only, so that this process needs
+// little memory itself.
 type picture struct {
 	first, other []byte
 	at           int
@@ -72,8 +72,8 @@ func (p *picture) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// gallery is a model that reads no picture before all of them are offered to it,
-// so that as many calls are under way at once as there are pictures.
+// gallery is a model that reads no picture until all calls have arrived, so that all calls are in
+// progress at once.
 type gallery struct {
 	awaited int
 	mu      sync.Mutex
@@ -96,7 +96,7 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `data: {"choices":[{"delta":{"content":"Seen."},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 }
 
-// look reads the one picture of a request and compares it.
+// look reads and compares the one picture of a request.
 func (g *gallery) look(r *http.Request) error {
 	body := bufio.NewReaderSize(r.Body, 32<<10)
 	before := ""
@@ -125,7 +125,7 @@ func (g *gallery) look(r *http.Request) error {
 	select {
 	case <-g.all:
 	case <-r.Context().Done():
-		return nil // it was given up, and will come again
+		return nil // the call was cancelled and will be retried
 	}
 	want, got, expected := newPicture(n), make([]byte, 4<<10), make([]byte, 4<<10)
 	for range pictureText / len(got) {
@@ -143,7 +143,7 @@ func (g *gallery) look(r *http.Request) error {
 	return nil
 }
 
-// postPicture sends picture n to a conversation of its own.
+// postPicture sends a picture to its own conversation.
 func (n *process) postPicture(i int) (clitest.Receipt, error) {
 	head := fmt.Sprintf(`{"kind":"user","body":"This is picture %d","attachments":[{"type":"image","mimeType":"image/png","data":"`, i)
 	const tail = `"}]}`
@@ -167,7 +167,7 @@ func (n *process) postPicture(i int) (clitest.Receipt, error) {
 	return r, json.Unmarshal(answer, &r)
 }
 
-// peakRSS returns the most memory the process ever had, in bytes.
+// peakRSS returns the peak memory of the process, in bytes.
 func (n *process) peakRSS() (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Cmd.Process.Pid))
 	if err != nil {
@@ -181,7 +181,7 @@ func (n *process) peakRSS() (int64, error) {
 	return kib << 10, err
 }
 
-// peakWithin checks and returns the most memory the process ever had, in bytes.
+// peakWithin checks and returns the peak memory of the process, in bytes.
 func (n *process) peakWithin(most int64) int64 {
 	n.T.Helper()
 	peak, err := n.peakRSS()
@@ -196,8 +196,8 @@ func (n *process) peakWithin(most int64) int64 {
 	return peak
 }
 
-// TestMemoryOfManyPictures admits pictures of 10 MB at once, each of which is
-// then shown to a model, all at once again.
+// TestMemoryOfManyPictures admits pictures of 10 MB concurrently; each is then sent to a model, again
+// concurrently.
 func TestMemoryOfManyPictures(t *testing.T) {
 	lean(t)
 	model := &gallery{awaited: pictures, offered: map[int]bool{}, shown: map[int]bool{}, all: make(chan struct{})}

@@ -19,8 +19,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// mistakes are command lines as people get them wrong, in the folder of mistaken. SERVER is one
-// that answers 404 to everything but 401 below /locked, NOBODY an address where nobody listens.
+// mistakes lists wrong command lines, run in the folder of mistaken. SERVER responds 401 below /locked
+// and 404 otherwise; NOBODY is an address without a listener.
 const mistakes = `
 parley sned http://NOBODY/agents/assistant/hello hi
 parley bogus
@@ -134,7 +134,7 @@ parley completion tcsh
 parley version 2
 `
 
-// mistaken is a folder with what the command lines above name.
+// mistaken creates a folder with the files of the command lines above.
 func mistaken(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.WithoutKeys(t)
@@ -159,10 +159,11 @@ func mistaken(t *testing.T) {
 	}
 }
 
-// lists are those of all commands, providers and kinds of keys, which grow and are held elsewhere.
+// lists matches long lists of commands, providers or kinds of keys, which grow and are tested
+// elsewhere.
 var lists = regexp.MustCompile(`(it has |use one of |keys are )(?:[^ ;]+, ){9,}[^ ;,]+(;|,|\n)`)
 
-// words splits a command line at blanks; a text in quotes is one word.
+// words splits a command line at blanks; a quoted text is one word.
 func words(line string) (list []string) {
 	for _, m := range regexp.MustCompile(`'([^']*)'|\S+`).FindAllStringSubmatch(line, -1) {
 		if strings.HasPrefix(m[0], "'") {
@@ -174,9 +175,9 @@ func words(line string) (list []string) {
 	return list
 }
 
-// TestMistakes holds what people are told who get a command line wrong, word by word:
-// testdata/mistakes.txt is what a reviewer reads. Each is told in a few lines, without a stack or
-// the words of a library, and ends with a code.
+// TestMistakes compares the output for wrong command lines with testdata/mistakes.txt, which is for
+// review. Each output has a few lines, without a stack or the texts of a library, and ends with the
+// exit code.
 func TestMistakes(t *testing.T) {
 	golden, err := filepath.Abs("testdata/mistakes.txt")
 	if err != nil {
@@ -202,7 +203,7 @@ func TestMistakes(t *testing.T) {
 		code, out, errOut := program.Output(t, args...)
 		fmt.Fprintf(&b, "$ %s\n%s[exit %d]\n\n", line, lists.ReplaceAllString(names.Replace(out+errOut), "$1…$2"), code)
 		if count++; line == "parley log" {
-			continue // it is a question
+			continue // it is a suggestion
 		}
 		if code == 0 || out != "" || !strings.HasPrefix(errOut, "parley: ") || strings.Count(errOut, "\n") > 8 {
 			t.Errorf("%s: exit %d, %q, %q", line, code, out, errOut)

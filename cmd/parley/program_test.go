@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// program is all of it.
+// program has all commands.
 var program = clitest.New(commandSets()...)
 
 func commandSets() []cli.CommandSet {
@@ -21,16 +21,16 @@ func commandSets() []cli.CommandSet {
 
 func TestMain(m *testing.M) { program.Main(m) }
 
-// leanFile is the program without the race detector, once a test has asked for it.
+// leanFile is the program without the race detector, once it is built.
 var leanFile string
 
-// lean has a test use the program without the race detector, whose memory is not that of
-// the program, and let it collect garbage as it does by itself. Parallel tests must not: they
-// share what is run.
+// lean makes a test use the program without the race detector, whose memory would be measured too, and
+// with the default garbage collection. Parallel tests must not call it, because it changes the shared
+// program.
 func lean(t *testing.T) {
 	t.Helper()
 	t.Setenv("GOGC", "")
-	if leanFile == "" { // It is asked for often, and the go command takes a second to say that it is there.
+	if leanFile == "" { // The go command takes a second even if the binary exists.
 		leanFile = proc.Program(t, "cmd/parley", false)
 	}
 	all := program.File
@@ -47,7 +47,7 @@ func startDev(t *testing.T, data string, args ...string) *process {
 	return &process{program.StartDev(t, data, args...)}
 }
 
-// startProgram starts a command that prints a URL first, and waits for that.
+// startProgram starts a command that prints a URL first, and waits for the URL.
 func startProgram(t *testing.T, args ...string) *process {
 	t.Helper()
 	return &process{program.Start(t, args...)}

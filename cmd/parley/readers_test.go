@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
-// deafReaders ask for a path, all at once, and read no more than the head of the answer.
+// deafReaders request a path concurrently and read only the head of the response.
 func deafReaders(t *testing.T, n int, host, path string) {
 	t.Helper()
 	failures := make([]error, n)
@@ -29,7 +29,7 @@ func deafReaders(t *testing.T, n int, host, path string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil { // the system is not to take the page
+		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil { // keeps the page out of the kernel's buffer
 			t.Fatal(err)
 		}
 		all.Go(func() {
@@ -47,8 +47,7 @@ func deafReaders(t *testing.T, n int, host, path string) {
 	}
 }
 
-// TestMemoryOfDeafReaders has many readers of one long message who do not read it,
-// over event streams and as snapshots.
+// Many clients request one long message, over event streams and as snapshots, and do not read it.
 func TestMemoryOfDeafReaders(t *testing.T) {
 	lean(t)
 	const size, readers, most = 4_000_000, 60, 100 << 20
@@ -73,7 +72,7 @@ func TestMemoryOfDeafReaders(t *testing.T) {
 	at := n.URL(t, "long")
 	clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
 	paths := []string{at.Path + "?view=updates&live=sse&offset=-1", at.Path}
-	for _, path := range paths { // what one of them costs is there
+	for _, path := range paths { // allocates the fixed cost of one reader
 		deafReaders(t, 1, at.Host, path)
 	}
 	before, err := n.peakRSS()

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// readmeBlocks are the blocks of the README in some languages, each after its language.
+// readmeBlocks returns the code blocks of the README in some languages, each with its language.
 func readmeBlocks(t *testing.T) (blocks [][2]string) {
 	t.Helper()
 	src, err := os.ReadFile("../../README.md")
@@ -25,23 +25,23 @@ func readmeBlocks(t *testing.T) (blocks [][2]string) {
 	return blocks
 }
 
-// newcomer does what the README says, at a terminal, in one folder.
+// newcomer follows the README at a terminal, in one folder.
 type newcomer struct {
 	t       *testing.T
 	env     []string
-	ports   *strings.Replacer // the README's addresses by free ones
+	ports   *strings.Replacer // replaces the README's addresses by free ones
 	serving *clitest.Screen
 	ran     []string
 }
 
-// shown is what each command of the README shows, by how it begins; those of "" are servers, which
-// run until the next one starts.
+// shown maps the beginning of each command of the README to its expected output. Those with "" are
+// servers, which run until the next one starts.
 var shown = map[string]string{
 	"dev": "", "serve": "", "chat": "You said: hello (1 word)", "send": "[completed]", "run": "1 2 3 4 5", "cluster certs": "node-key.pem",
 	"stats": "completed", "trace": "turn demo/parrot",
 }
 
-// elsewhere are commands that need more than this machine, and what another test has of them.
+// elsewhere maps commands that need more than this machine to the test that covers them.
 var elsewhere = map[string]string{"cluster status": "TestDeployCompose and the cluster run"}
 
 func (n *newcomer) command(line string) {
@@ -81,7 +81,7 @@ func (n *newcomer) program(args []string) *clitest.Screen {
 	return program.With(n.env...).AtTerminal(n.t, 80, args...)
 }
 
-// stop presses Ctrl-C at the server that runs.
+// stop sends Ctrl-C to the running server.
 func (n *newcomer) stop() {
 	if n.serving != nil {
 		n.serving.Types("\x03")
@@ -90,7 +90,7 @@ func (n *newcomer) stop() {
 	n.serving = nil
 }
 
-// block does what one block says.
+// block runs one block.
 func (n *newcomer) block(language, text string) {
 	if language == "yaml" {
 		if strings.Contains(text, "agents:") {
@@ -112,7 +112,6 @@ func (n *newcomer) block(language, text string) {
 	}
 }
 
-// TestReadmeNamesEveryCommand: the README lists every command of the program.
 func TestReadmeNamesEveryCommand(t *testing.T) {
 	src, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -126,8 +125,8 @@ func TestReadmeNamesEveryCommand(t *testing.T) {
 	}
 }
 
-// TestReadmeAtATerminal goes through the README from top to bottom in one folder, as somebody new
-// does, with a server in another shell.
+// TestReadmeAtATerminal runs the README from top to bottom in one folder, with a server in another
+// shell.
 func TestReadmeAtATerminal(t *testing.T) {
 	blocks := readmeBlocks(t)
 	t.Chdir(t.TempDir())

@@ -23,7 +23,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// folderWriters are the commands with --data that write to the folder, and why.
+// folderWriters maps the commands with --data that write to the folder to the reason.
 var folderWriters = map[string]string{
 	"chat": "serves", "dev": "serves", "run": "serves", "serve": "serves",
 	"send":          "its --data is the initial data of a conversation",
@@ -33,8 +33,8 @@ var folderWriters = map[string]string{
 	"outbox resend": "deletes the letters of what it sent",
 }
 
-// folderReaders are the commands with --data that change no byte of the folder, with the
-// arguments of each run.
+// folderReaders maps the commands with --data that do not change the folder to the arguments of each
+// run.
 func folderReaders(key, conv string) map[string][][]string {
 	return map[string][][]string{
 		"log verify":     {{}, {"--json"}, {"--agent", "assistant", "--id", "c0"}},
@@ -48,7 +48,7 @@ func folderReaders(key, conv string) map[string][][]string {
 	}
 }
 
-// TestEveryCommandWithAFolderIsKnown: a command that gets --data is in one of the two tables.
+// Every command with --data is in one of the two tables.
 func TestEveryCommandWithAFolderIsKnown(t *testing.T) {
 	readers := folderReaders("", "")
 	for _, name := range leaves(program.Root()) {
@@ -64,7 +64,7 @@ func TestEveryCommandWithAFolderIsKnown(t *testing.T) {
 	}
 }
 
-// snapshot has the digest, the mode and the time of change of everything in a folder.
+// snapshot returns digest, mode and modification time of every file in a folder.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -84,7 +84,7 @@ func snapshot(t *testing.T, dir string) map[string]string {
 		}
 		changed := info.ModTime().String()
 		if d.Name() == "LOCK" {
-			changed = "" // To lock it touches it.
+			changed = "" // Locking changes it.
 		}
 		all[path] = fmt.Sprintf("%x %s %s", sha256.Sum256(body), info.Mode(), changed)
 		return nil
@@ -95,9 +95,8 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestCommandsThatReadChangeNoByte runs each command that reads over folders: one that was
-// closed, one of a killed node, one without its empty files, and one whose manifest lost its
-// last bit. Each stays as it is, in its bytes and in its names.
+// Each command that reads runs on a closed folder, one of a killed node, one without its empty files,
+// and one with a truncated manifest. None changes a byte or a name.
 func TestCommandsThatReadChangeNoByte(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "closed")
 	n := program.StartDev(t, data)
@@ -168,9 +167,9 @@ func TestCommandsThatReadChangeNoByte(t *testing.T) {
 	}
 }
 
-// TestCommandsThatReadNextToAServer runs each command that reads next to a node under load, after
-// kills of the node, and next to one that was started over what a kill has left. No command is
-// refused, and none finds corruption in work under way. Those that write are refused.
+// Each command that reads runs next to a node under load, after kills of the node, and next to a node
+// that was restarted after a kill. No command is rejected, and none reports work in progress as
+// corruption. Commands that write are rejected.
 func TestCommandsThatReadNextToAServer(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	address := filepath.Join(data, "read.address")
@@ -216,7 +215,8 @@ func TestCommandsThatReadNextToAServer(t *testing.T) {
 	}
 }
 
-// maxLoad bounds the messages of each sender of load, so that commands which read everything end on a slow machine.
+// maxLoad bounds the messages of each sender of load, so that commands that read everything end on a
+// slow machine.
 const maxLoad = 60
 
 // load sends messages to conversations concurrently until it is stopped.
@@ -238,7 +238,7 @@ func load(t *testing.T, base string) (stop func()) {
 	return stop
 }
 
-// refuseWriters runs commands that write to a folder that is served.
+// refuseWriters requires that commands that write to a served folder are rejected.
 func refuseWriters(t *testing.T, data string) {
 	t.Helper()
 	for _, args := range [][]string{
@@ -253,7 +253,7 @@ func refuseWriters(t *testing.T, data string) {
 	}
 }
 
-// copyFolder copies a folder to a place of its own.
+// copyFolder copies a folder into a temporary one.
 func copyFolder(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// maxHostilePeak is what the program may need while callers send what is hard to check
-// against a schema, in bytes.
+// maxHostilePeak bounds the memory of the program while callers send data that is expensive to
+// validate, in bytes.
 const maxHostilePeak = 300 << 20
 
-// TestMemoryOfHostileInitialData sends a few bytes that a schema tries more branches for
-// than there is memory, and megabytes of wrong items beside them.
+// A few bytes for which a schema has exponentially many branches are sent, concurrently with megabytes
+// of invalid items.
 func TestMemoryOfHostileInitialData(t *testing.T) {
 	lean(t)
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ agents:
 	deep := strings.Repeat("[", 36) + "1" + strings.Repeat("]", 36)
 	long := "[" + strings.Repeat("12345678,", 4<<20/9-8) + "0]"
 	for i := range 2 {
-		var posts sync.WaitGroup // at a time, as many as are checked at a time
+		var posts sync.WaitGroup // as many as are validated concurrently
 		for _, hostile := range []struct{ path, data, want string }{
 			{"/branches/b%d", deep, "initialData: takes more than "},
 			{"/items/i%d", long, "initialData: "},

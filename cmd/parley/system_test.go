@@ -36,8 +36,7 @@ func TestKillInMidReply(t *testing.T) {
 	for i := 1; i <= 60; i++ {
 		fmt.Fprintf(&want, "%d ", i)
 	}
-	// The demo counts on from what stands in the log, so nothing is missing and
-	// nothing comes twice.
+	// The demo continues counting at the end of the log, so nothing is missing or repeated.
 	if got := strings.Join(strings.Fields(client.Text.String()), " "); got != strings.TrimSpace(want.String()) {
 		t.Errorf("text over the restart is %q, before it %q", got, before)
 	}
@@ -75,8 +74,8 @@ func TestKillInMidTool(t *testing.T) {
 	}
 }
 
-// killedInMidTool kills a node that runs a tool. That takes a second: if it is over first, all
-// begins anew.
+// killedInMidTool kills a node that runs a tool for a second. It starts over if the tool finishes
+// first.
 func killedInMidTool(t *testing.T, data string) (id string, rcpt clitest.Receipt, client *clitest.Reader) {
 	t.Helper()
 	for i := 0; ; i++ {
