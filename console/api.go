@@ -10,47 +10,47 @@ import (
 	"strings"
 )
 
-// Server is what the page begins with.
+// Server is the initial data of the page.
 type Server struct {
 	// Mode is "dev" or "serve".
 	Mode    string `json:"mode"`
 	Version string `json:"version"`
-	// Folder tells that there are endpoints for what a node has.
+	// Folder reports whether there are endpoints for the data of the node.
 	Folder bool    `json:"folder,omitempty"`
 	Agents []Agent `json:"agents"`
-	// Demo tells that the agent is the demo's.
+	// Demo reports whether the agent is the demo agent.
 	Demo bool `json:"demo,omitempty"`
-	// File is the configuration that is served, and again when it changes; "" without one.
+	// File is the served configuration, which is reloaded when it changes; "" without one.
 	File string `json:"file,omitempty"`
-	// Headers are the names of request headers that cors of the configuration adds; copied
-	// commands and programs send them, with values of environment variables.
+	// Headers are the names of request headers that cors of the configuration adds. Copied commands
+	// and programs send them with values of environment variables.
 	Headers []string `json:"headers,omitempty"`
-	// Problems are what is wrong with the file as it is now, while what it said before serves.
+	// Problems are the mistakes of the current file, while the previous configuration is served.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// Agent is an agent that people can talk to.
+// Agent is an agent with which users can chat.
 type Agent struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description,omitempty"`
 	Model       string   `json:"model"`
 	Mounts      []string `json:"mounts"`
-	// InitialData is the JSON schema of what a conversation begins with.
+	// InitialData is the JSON schema of the data of a new conversation.
 	InitialData json.RawMessage `json:"initialData,omitempty"`
 }
 
-// Problem is a mistake in a configuration. Line and Column count from 1; 0 is nowhere in particular.
+// Problem is a mistake in a configuration. Line and Column count from 1; 0 means no position.
 type Problem struct {
 	Text   string `json:"text"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 }
 
-// Endpoint answers a GET with a value, as JSON. An error that is an [*Error] says what the client is told; another
-// one is answered with its text.
+// Endpoint answers a GET with a value, as JSON. An error that is an [*Error] defines the response; any
+// other error is returned with its text.
 type Endpoint func(r *http.Request) (any, error)
 
-// Error is an answer of an endpoint that is none.
+// Error is an error response of an endpoint.
 type Error struct {
 	Status           int
 	Type             string
@@ -60,8 +60,8 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message + " " + e.Details }
 
-// API serves endpoints by their names below Prefix + "api/", and everything else as next does. Whoever may use
-// the server may call them, if no page of another origin does it in their name.
+// API serves endpoints by name below Prefix + "api/", and everything else with next. Every client that
+// may use the server may call them, except pages of other origins.
 func API(next http.Handler, endpoints map[string]Endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, ok := strings.CutPrefix(r.URL.Path, Prefix+"api/")
@@ -85,7 +85,7 @@ func answer(endpoint Endpoint, r *http.Request) (any, error) {
 	return endpoint(r)
 }
 
-// own reports whether a request is of the page itself, or of no page at all.
+// own reports whether a request comes from the page itself, or from no page.
 func own(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return false

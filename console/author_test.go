@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// asAuthor is the variable that has the binary of this test be the program of an author.
+// asAuthor is the variable that makes the test binary run the program of an author.
 const asAuthor = "CONSOLE_AS_AUTHOR"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ type (
 	approval struct{ Name string }
 )
 
-// author defines an agent that has one of each of what the page shows.
+// author returns an agent with one of each feature that the page shows.
 func author() *agent.Agent {
 	show := agent.NewDataWriter[progress]("progress", nil)
 	look := agent.NewTool("look_up", "Look something up.", func(_ context.Context, in about) (map[string]string, error) {

@@ -18,19 +18,20 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// nodeTimeout ends what hangs, and longTimeout what takes minutes; they only matter when something does.
+// nodeTimeout bounds a hanging script, and longTimeout one that takes minutes. They only matter when a
+// test fails.
 const (
 	nodeTimeout = 10 * time.Minute
 	longTimeout = 30 * time.Minute
 )
 
-// long has TestBrowser run the folder e2e/long in place of e2e: what takes minutes, for make soak.
+// long makes TestBrowser run the folder e2e/long instead of e2e, for make soak.
 var long = flag.Bool("long", false, "look for minutes: deaths, an endless reply, hostile messages")
 
-// needModules fails with the remedy, unless the pinned packages are installed.
+// needModules fails with the remedy unless the pinned packages are installed.
 func needModules(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"package.json", ".npmrc", "vitest.config.ts"} { // What node does rests on them.
+	for _, name := range []string{"package.json", ".npmrc", "vitest.config.ts"} { // The scripts depend on them.
 		if _, err := os.Stat(name); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func needModules(t *testing.T) {
 	}
 }
 
-// node runs a script of the packages, and returns what it has printed.
+// node runs a script of the packages and returns its output.
 func node(t *testing.T, env []string, args ...string) ([]byte, error) {
 	t.Helper()
 	timeout := nodeTimeout
@@ -64,10 +65,10 @@ func node(t *testing.T, env []string, args ...string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// TestBuildComesOut: the sources make the very bytes that are embedded.
+// The build is reproducible: the sources produce the embedded bytes.
 func TestBuildComesOut(t *testing.T) {
 	needModules(t)
-	sources(t) // The result rests on them.
+	sources(t) // The result depends on them.
 	dir := t.TempDir()
 	if out, err := node(t, nil, "node_modules/vite/bin/vite.js", "build", "--logLevel", "warn", "--outDir", dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -77,7 +78,7 @@ func TestBuildComesOut(t *testing.T) {
 	}
 }
 
-// TestTypes: the sources are what their types say.
+// TestTypes runs the type checker.
 func TestTypes(t *testing.T) {
 	needModules(t)
 	sources(t)
@@ -98,7 +99,7 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// browser is where a browser of Debian's, or another one, is.
+// browser returns the path of Debian's browser, or of another one.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
@@ -110,7 +111,7 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// TestBrowser runs the tests in the folder e2e: a real browser looks at the program.
+// TestBrowser runs the tests in the folder e2e with a real browser and the program.
 func TestBrowser(t *testing.T) {
 	needModules(t)
 	model := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: "the-model-s-key", MaxRequests: 100_000}))
@@ -132,7 +133,7 @@ func TestBrowser(t *testing.T) {
 	}
 	tree(t, "e2e")
 	for _, name := range []string{"../go.sum", "../test/clients/node_modules/.package-lock.json"} {
-		_, _ = os.Stat(name) // What is copied from the page is compiled with them.
+		_, _ = os.Stat(name) // The programs copied from the page are compiled with them.
 	}
 	pattern := "e2e/*.test.mjs"
 	if *long {

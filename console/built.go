@@ -10,7 +10,7 @@ import (
 //go:embed dist/index.html dist/a
 var dist embed.FS
 
-// built is what "npm run build" has made of the sources.
+// built is the output of "npm run build".
 var built = func() fs.FS {
 	sub, err := fs.Sub(dist, "dist")
 	if err != nil {

@@ -1,16 +1,18 @@
-// Package console is the page on which people see and try the agents of a server: the build of the sources beside
-// it, which is part of the program, and the requests that the page makes beside those of the protocol.
+// Package console is the web page on which users inspect and try the agents of a server. It embeds the
+// build of the sources in this folder, and serves the requests that the page makes in addition to the
+// protocol.
 //
 // The commands put [Page] and [API] before their handlers. Guarantees:
 //
-//  1. Only "/" and what is below [Prefix] is answered here; no mount and no id can be there. Everything else comes to
-//     the next handler as it came.
-//  2. The page loads nothing from elsewhere, runs no script but its own and is framed by nobody: its
-//     Content-Security-Policy says so.
-//  3. Requests below [Prefix] are answered to the page alone: not to pages of other origins, whatever CORS lets them
-//     do elsewhere.
+//  1. Only "/" and paths below [Prefix] are served here; no mount and no id can be there. All other requests are
+//     passed to the next handler unchanged.
+//  2. The page loads nothing from other hosts, runs only its own script and cannot be framed: its
+//     Content-Security-Policy forbids it.
+//  3. Requests below [Prefix] are served to the page only, not to pages of other origins, whatever CORS allows them
+//     elsewhere.
 //
-// Built with the tag noconsole the program has no page, see [Included]. To change the page see CONTRIBUTING.md.
+// A program built with the tag noconsole has no page, see [Included]. CONTRIBUTING.md explains how to
+// change the page.
 package console
 
 import (
@@ -27,18 +29,19 @@ import (
 	"sync"
 )
 
-// Prefix is what all paths of the console begin with, but for that of the page itself. No mount has a "+".
+// Prefix is the prefix of all paths of the console except the page itself. No mount has a "+".
 const Prefix = "/+console/"
 
-// policy lets the page load what it was built with, show images that it has fetched itself, and ask this server.
+// policy lets the page load its own files, show images that it has fetched itself, and call this
+// server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // Included reports whether the program has a page.
 func Included() bool { return built != nil }
 
-// Page serves the page and its files, to whoever asks: they are those of every server. Without root the page is
-// at [Prefix] alone, and "/" is next's. Without a page it is next.
+// Page serves the page and its files to every client; they are the same for every server. Without root
+// the page is only at [Prefix], and next serves "/". If the program has no page, Page returns next.
 func Page(next http.Handler, root bool) http.Handler {
 	if !Included() {
 		return next
@@ -48,7 +51,7 @@ func Page(next http.Handler, root bool) http.Handler {
 		if name == "" || root && name == "/" {
 			name = "index.html"
 		}
-		f := files()[name] // No name begins with the slash that other paths begin with.
+		f := files()[name] // File names have no leading slash, so other paths are not found.
 		if f == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
 			return
@@ -57,15 +60,15 @@ func Page(next http.Handler, root bool) http.Handler {
 	})
 }
 
-// file is a file of the page, as it is and compressed.
+// file is a file of the page, plain and compressed.
 type file struct {
 	plain, packed []byte
 	kind, tag     string
-	// lasting tells that a file of this name never changes.
+	// lasting reports whether the content of this name never changes.
 	lasting bool
 }
 
-// files are those of the build, by their paths in it.
+// files maps paths in the build to its files.
 var files = sync.OnceValue(func() map[string]*file {
 	all := map[string]*file{}
 	err := fs.WalkDir(built, ".", func(name string, d fs.DirEntry, err error) error {
@@ -92,7 +95,7 @@ var files = sync.OnceValue(func() map[string]*file {
 func pack(content []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(content) // Memory takes it.
+	_, _ = z.Write(content) // It writes to memory.
 	_ = z.Close()
 	return b.Bytes()
 }
@@ -123,7 +126,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// harden sets what every answer of the console says to browsers.
+// harden sets the security headers of every response of the console.
 func harden(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -21,10 +21,10 @@ import (
 	"github.com/parleyrun/parley/console"
 )
 
-// maxPage is what the whole page may weigh as it is sent, in bytes.
+// maxPage bounds the size of the whole page as it is sent, in bytes.
 const maxPage = 200_000
 
-// sources are the digests of what the build is made of, as vite.config.ts writes them.
+// sources returns the digests of the inputs of the build, in the form of vite.config.ts.
 func sources(t *testing.T) string {
 	t.Helper()
 	files := []string{"index.html", "package-lock.json", "tsconfig.json", "vite.config.ts"}
@@ -49,7 +49,7 @@ func sources(t *testing.T) string {
 	return lines.String()
 }
 
-// TestBuildIsOfItsSources: what is embedded was built of the sources as they are.
+// The embedded build was made from the current sources.
 func TestBuildIsOfItsSources(t *testing.T) {
 	built, err := os.ReadFile("dist/sources.sha256")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestBuildIsOfItsSources(t *testing.T) {
 	}
 }
 
-// TestPageIsLight: all that a browser loads, as it is sent.
+// The page with all its files, as sent, is within maxPage.
 func TestPageIsLight(t *testing.T) {
 	sum := 0
 	for name, content := range tree(t, "dist") {
@@ -101,7 +101,7 @@ func tree(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// next answers what is no request of the console.
+// next handles requests that do not belong to the console.
 var next = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 
 func get(h http.Handler, method, path string, header http.Header) *http.Response {
@@ -114,7 +114,7 @@ func get(h http.Handler, method, path string, header http.Header) *http.Response
 	return w.Result()
 }
 
-// asset is the path of the script of the page.
+// asset returns the path of the script of the page.
 func asset(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("dist/index.html")
@@ -124,7 +124,7 @@ func asset(t *testing.T) string {
 	return regexp.MustCompile(`/\+console/a/[^"]+\.js`).FindString(string(page))
 }
 
-// TestPageTakesItsOwnPathsAlone: whatever is not the page's is answered by what answers otherwise.
+// All other paths are passed to the next handler.
 func TestPageTakesItsOwnPathsAlone(t *testing.T) {
 	script := asset(t)
 	for _, tt := range []struct {
@@ -159,7 +159,7 @@ func TestPageTakesItsOwnPathsAlone(t *testing.T) {
 	}
 }
 
-// TestPageIsHardened: the policy is on every file, and the page needs nothing that it forbids.
+// Every file has the policy, and the page needs nothing that the policy forbids.
 func TestPageIsHardened(t *testing.T) {
 	for _, path := range []string{"/", asset(t)} {
 		resp := get(console.Page(next, true), "GET", path, nil)
@@ -189,7 +189,7 @@ func TestPageIsHardened(t *testing.T) {
 	}
 }
 
-// TestPageIsCached: what never changes is asked for once, the page itself each time, and both are packed.
+// Immutable files are requested once, the page each time, and both are compressed.
 func TestPageIsCached(t *testing.T) {
 	h := console.Page(next, true)
 	script := get(h, "GET", asset(t), nil)
@@ -222,7 +222,7 @@ func TestPageIsCached(t *testing.T) {
 	}
 }
 
-// TestAPIAnswersThePageAlone: pages of other origins get nothing, whatever they may do elsewhere.
+// Pages of other origins get no response, whatever CORS allows them elsewhere.
 func TestAPIAnswersThePageAlone(t *testing.T) {
 	h := console.API(next, map[string]console.Endpoint{
 		"a":   func(*http.Request) (any, error) { return map[string]int{"n": 1}, nil },
