@@ -17,23 +17,23 @@ import (
 
 const module = "github.com/parleyrun/parley"
 
-// role says who may import a package, beyond what its level says.
+// role restricts the importers of a package beyond its level.
 type role string
 
 const (
 	ground  role = "ground"  // nouns and pure functions
 	seam    role = "seam"    // a small interface and plain data
-	format  role = "format"  // shared by the vendors beside it
+	format  role = "format"  // shared by the vendors of one parent
 	runtime role = "runtime" // the actors
-	edge    role = "edge"    // what callers reach
-	vendor  role = "vendor"  // one implementation of a seam: named by commands and tests only
+	edge    role = "edge"    // used by callers
+	vendor  role = "vendor"  // one implementation of a seam: imported by commands and tests only
 	suite   role = "suite"   // holds tests: imported by tests only
-	tool    role = "tool"    // knows nothing of the product: imported by suites, commands and tests only
-	command role = "command" // wires everything: the programs, and package parley, of which they are made
+	tool    role = "tool"    // independent of the product: imported by suites, commands and tests only
+	command role = "command" // connects everything: the programs, and package parley, from which they are built
 )
 
-// row is what one package may import: packages of this module and foreign
-// modules. A command may import every package of the module.
+// row lists the allowed imports of one package: packages of this module and foreign modules. A command
+// may import every package of the module.
 type row struct {
 	pkg     string
 	level   int
@@ -42,7 +42,7 @@ type row struct {
 	foreign []string
 }
 
-// packages is the table of docs/architecture.md. A package comes with its row.
+// packages is the table of docs/architecture.md. A new package needs a row.
 func packages() []row {
 	return slices.Concat([]row{
 		{"conversation", 0, ground, nil, nil},
@@ -104,7 +104,7 @@ func packages() []row {
 	}, modelVendors(), platforms(), harnesses(), programs())
 }
 
-// harnesses are the rows of what tests, measures and wires.
+// harnesses are the rows of test, benchmark and wiring packages.
 func harnesses() []row {
 	return []row{
 		{"agenttest", 4, suite, list("actors", "agent", "client", "conversation", "http", "internal/devlog", "observability", "providers", "storage", "storage/local", "storage/storagetest"), nil},
@@ -143,7 +143,7 @@ func harnesses() []row {
 	}
 }
 
-// programs are the rows of what people run.
+// programs are the rows of programs.
 func programs() []row {
 	return []row{
 		{".", 4, command, nil, nil},
@@ -159,7 +159,7 @@ func programs() []row {
 	}
 }
 
-// platforms are the rows of those that send webhooks.
+// platforms are the rows of webhook platforms.
 func platforms() []row {
 	return []row{
 		{"channels/channeltest", 4, suite, list("channels", "conversation", "http", "outbox"), nil},
@@ -176,7 +176,7 @@ func platforms() []row {
 	}
 }
 
-// modelVendors are the rows of what speaks to models.
+// modelVendors are the rows of model vendors.
 func modelVendors() []row {
 	return []row{
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/internal/claude", "providers/internal/sides", "providers/sse"), nil},
@@ -195,8 +195,8 @@ func modelVendors() []row {
 	}
 }
 
-// quarantine says where a foreign module may be imported at all, in code and,
-// beyond that, in tests. A module that is not listed may be imported nowhere.
+// quarantine lists the packages that may import a foreign module, in code and also in tests. A module
+// that is not listed may not be imported.
 func quarantine() map[string]struct{ code, tests []string } {
 	type where = struct{ code, tests []string }
 	return map[string]where{
@@ -266,15 +266,15 @@ type file struct {
 	lines     int
 }
 
-// goFiles parses every Go file of the module, whatever its build tags, so that
-// no build can hide an import.
+// goFiles parses every Go file of the module, whatever its build tags, so that no build can hide an
+// import.
 func goFiles(t *testing.T) []file {
 	t.Helper()
 	parsed.once.Do(func() { parsed.files = parseFiles(t) })
 	return parsed.files
 }
 
-// parsed are those files, which many tests look at and none changes.
+// parsed caches the files, which tests share and must not change.
 var parsed struct {
 	once  sync.Once
 	files []file
@@ -310,7 +310,7 @@ func parseFiles(t *testing.T) []file {
 	return files
 }
 
-// allFiles lists the files of the repository, without what is not part of it.
+// allFiles lists the files of the repository, without generated and installed ones.
 func allFiles(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -333,8 +333,8 @@ func allFiles(t *testing.T) []string {
 	return names
 }
 
-// importsOf returns the imports of a file: own packages by their path within the
-// module, and the rest of the world without the standard library.
+// importsOf returns the imports of a file: own packages by their path within the module, and foreign
+// ones without the standard library.
 func importsOf(f file) (own, foreign []string) {
 	for _, spec := range f.syntax.Imports {
 		p := strings.Trim(spec.Path.Value, `"`)
@@ -355,8 +355,7 @@ func within(p, dir string) bool {
 	return dir == "" || p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// moduleOf returns the listed foreign module an import path belongs to, or the
-// path itself.
+// moduleOf returns the listed foreign module of an import path, or the path itself.
 func moduleOf(p string) string {
 	for m := range quarantine() {
 		if within(p, m) {
@@ -457,15 +456,15 @@ func TestTheTableKeepsTheRule(t *testing.T) {
 	}
 }
 
-// shared reports whether to is a format beside r, under the same parent.
+// shared reports whether to is a format with the same parent as r.
 func shared(r, to row) bool {
 	return to.role == format && path.Dir(to.pkg) == path.Dir(r.pkg)
 }
 
-// beneath reports whether r is a package of the seam to, for those on its other side.
+// beneath reports whether r is a package below the seam to, for its hosts.
 func beneath(r, to row) bool { return to.role == seam && within(r.pkg, to.pkg) }
 
-// rooms reports whether both are rooms of the runtime, whose arrows neverArrows bound.
+// rooms reports whether both are packages of the runtime, whose imports neverArrows restricts.
 func rooms(r, to row) bool {
 	return within(r.pkg, "actors") && within(to.pkg, "actors") && to.pkg != "actors"
 }
@@ -473,15 +472,14 @@ func rooms(r, to row) bool {
 // runs reports whether r is a suite that runs the program to.
 func runs(r, to row) bool { return r.role == suite && to.role == command }
 
-// arrow is what a room never imports, directly or not, whatever its row comes
-// to allow.
+// arrow is a forbidden dependency, direct or not, even if the row of the package allows it.
 type arrow struct {
 	from  string
 	never []string
 	why   string
 }
 
-// neverArrows keep the rooms of the runtime apart, and those of the program.
+// neverArrows keeps the packages of the runtime independent of each other, and those of the program.
 func neverArrows() []arrow {
 	outside := list("actors/internal/grain", "actors/internal/membership", "actors/internal/wire")
 	return []arrow{
@@ -510,7 +508,7 @@ func neverArrows() []arrow {
 	}
 }
 
-// TestRoomsKeepApart follows imports to their end.
+// TestRoomsKeepApart checks the transitive imports.
 func TestRoomsKeepApart(t *testing.T) {
 	for _, a := range neverArrows() {
 		reached := reachedFrom(t, a.from)
@@ -525,8 +523,7 @@ func TestRoomsKeepApart(t *testing.T) {
 	}
 }
 
-// reachedFrom returns what a package imports of the module, directly or not, without its
-// tests.
+// reachedFrom returns the transitive imports of a package within the module, without its tests.
 func reachedFrom(t *testing.T, from string) map[string]bool {
 	t.Helper()
 	own := map[string][]string{}
@@ -546,9 +543,8 @@ func reachedFrom(t *testing.T, from string) map[string]bool {
 	return reached
 }
 
-// TestTheShellStaysThin bounds the fields of the two types at which all rooms meet. One that
-// only groups fields of theirs would count as its fields; what they have are objects that do
-// something.
+// TestTheShellStaysThin bounds the fields of the two types in which all packages of the runtime meet.
+// Their fields must be objects with behaviour; the fields of a struct that only groups them count too.
 func TestTheShellStaysThin(t *testing.T) {
 	const most = 15
 	found := 0
@@ -581,8 +577,7 @@ func TestTheShellStaysThin(t *testing.T) {
 	}
 }
 
-// TestParleyIsTheProductAlone: what measures it, breaks it or stands in for others in its
-// tests is no part of the program.
+// Packages that measure, break or replace parts of the product in tests are not part of the program.
 func TestParleyIsTheProductAlone(t *testing.T) {
 	foreign := list("cmd/parley-bench", "internal/fakemodel", "internal/proc", "internal/s3front")
 	for _, r := range packages() {
@@ -625,12 +620,12 @@ func TestForeignModulesAreQuarantined(t *testing.T) {
 	}
 }
 
-// TestNoForeignTypeIsExported reads declarations, not types: a foreign package
-// may not be named in the exported surface of a package that others can import.
+// TestNoForeignTypeIsExported reads declarations: a foreign package may not be named in the exported
+// surface of a package that others can import.
 func TestNoForeignTypeIsExported(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if f.test || f.generated || f.syntax.Name.Name == "main" || strings.Contains(f.dir+"/", "/internal/") || within(f.dir, "internal/cli") {
-			continue // The rooms of the program hand each other commands.
+			continue // The command packages exchange cobra commands.
 		}
 		names := foreignNames(f)
 		if len(names) == 0 {
@@ -676,7 +671,7 @@ func foreignNames(f file) map[string]string {
 	return names
 }
 
-// exportedTypes returns the type expressions an exported declaration shows.
+// exportedTypes returns the type expressions of an exported declaration.
 func exportedTypes(decl ast.Decl) []ast.Node {
 	var nodes []ast.Node
 	switch d := decl.(type) {
@@ -718,10 +713,10 @@ func exportedParts(e ast.Expr) []ast.Node {
 
 func exportedReceiver(recv *ast.FieldList) bool { return ast.IsExported(receiver(recv)) }
 
-// receiver names the type that a method belongs to.
+// receiver returns the name of a method's receiver type.
 func receiver(recv *ast.FieldList) string { return typeName(recv.List[0].Type) }
 
-// typeName is the name of a type without a pointer or type arguments, "" of another.
+// typeName returns the name of a type without a pointer or type arguments, "" for other expressions.
 func typeName(e ast.Expr) string {
 	for {
 		switch x := e.(type) {
@@ -739,7 +734,7 @@ func typeName(e ast.Expr) string {
 	}
 }
 
-// TestDocsShowTheTable keeps docs/architecture.md the same as packages().
+// TestDocsShowTheTable compares docs/architecture.md with packages().
 func TestDocsShowTheTable(t *testing.T) {
 	page, err := os.ReadFile("docs/architecture.md")
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestDecoratorsUnwrap: a bucket that stands before another has Unwrap, or it would hide
-// whether the bucket is exclusive, where it is and what its clock shows.
+// A bucket decorator needs Unwrap. Otherwise it would hide whether the bucket is exclusive, its place
+// and its clock.
 func TestDecoratorsUnwrap(t *testing.T) {
 	buckets := bucketsOf(t)
 	for _, store := range list("internal/readsocket.Bucket", "storage/local.Store", "storage/s3.Bucket") {
@@ -25,8 +25,8 @@ func TestDecoratorsUnwrap(t *testing.T) {
 	}
 }
 
-// bucketsOf lists the types of the module, but for those of tests, that embed a Bucket or
-// have its methods, and whether they unwrap.
+// bucketsOf lists the types of the module, without those of tests, that embed a Bucket or have its
+// methods. The value reports whether they have Unwrap.
 func bucketsOf(t *testing.T) map[string]bool {
 	buckets, methods := map[string]bool{}, map[string]bool{}
 	for _, f := range goFiles(t) {

@@ -14,8 +14,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// authored names the functions and methods that authors give, and the packages that call them, each only inside a call
-// of package contain. A new field or method of the types in givenByAuthors needs a row here, or in uncalled.
+// authored lists the functions and methods of authors, and the packages that call them, each only
+// inside a call of package contain. A new field or method of the types in givenByAuthors needs a row
+// here, or in uncalled.
 func authored() map[string][]string {
 	host, work, vendors := list("agent/agenthost"), list("actors/internal/work"), list("providers")
 	return map[string][]string{
@@ -30,19 +31,19 @@ func authored() map[string][]string {
 	}
 }
 
-// uncalled are names that authored leaves out, with the reason.
+// uncalled lists the names that authored omits, with the reason.
 func uncalled() map[string]string {
 	return map[string]string{
 		"Stream": "contain.Stream calls it: TestFaultyProtocol",
 	}
 }
 
-// ownCalls are calls of these names that call no author, by file and name.
+// ownCalls lists calls of these names that call no author code, by file and name.
 func ownCalls() []string {
 	return list("providers/http.go Authorize", "providers/http.go FindCredentials", "providers/registry.go Models")
 }
 
-// givenByAuthors are the types whose functions and methods are authors'.
+// givenByAuthors lists the types whose functions and methods authors implement.
 func givenByAuthors() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[agent.Agent](), reflect.TypeFor[agent.Hooks](), reflect.TypeFor[outbox.Target](), reflect.TypeFor[outbox.Live](),
@@ -52,8 +53,8 @@ func givenByAuthors() []reflect.Type {
 	}
 }
 
-// TestAuthorsAreCalledContained finds calls of authors' functions that stand outside of package contain, by the syntax
-// tree: a call is inside if it stands in an argument of a function of that package.
+// TestAuthorsAreCalledContained finds calls of authors' functions outside of package contain by the
+// syntax tree. A call is inside if it is in an argument of a function of that package.
 func TestAuthorsAreCalledContained(t *testing.T) {
 	found := map[string]int{}
 	for _, f := range goFiles(t) {
@@ -96,8 +97,8 @@ func TestAuthorsAreCalledContained(t *testing.T) {
 	}
 }
 
-// containing reports whether a call runs its arguments contained: one of package contain, or of the function of package
-// work that calls targets.
+// containing reports whether a call runs its arguments contained: a call of package contain, or of the
+// function of package work that calls targets.
 func containing(f file, call *ast.CallExpr) bool {
 	fun := call.Fun
 	if index, ok := fun.(*ast.IndexExpr); ok {
@@ -111,14 +112,14 @@ func containing(f file, call *ast.CallExpr) bool {
 	return ok && (x.Name == "contain" || f.dir == "actors/internal/work" && path.Base(f.name) == "post.go" && sel.Sel.Name == "call")
 }
 
-// ofThePackage reports whether a selector is of a thing that cannot be an author's: what a standard package has, and
-// the buffers and counters of observability, whose Name is stored.
+// ofThePackage reports whether a selector cannot refer to author code: members of a standard package,
+// and the buffers and counters of observability, whose Name is stored.
 func ofThePackage(f file, sel *ast.SelectorExpr) bool {
 	x, ok := sel.X.(*ast.Ident)
 	return ok && slices.Contains(list("b", "buf", "h", "o", "w"), x.Name) && sel.Sel.Name != "Deliver"
 }
 
-// functionsOf are the functions that a type has: the methods of an interface, or the fields of a struct.
+// functionsOf returns the functions of a type: the methods of an interface, or the fields of a struct.
 func functionsOf(t reflect.Type) (names []string) {
 	if t.Kind() == reflect.Interface {
 		for m := range t.Methods() {
@@ -134,9 +135,9 @@ func functionsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// TestValuesOfAuthorsAreEncodedContained: packages that handle values of authors use encoding/json only for their own.
+// Packages that handle values of authors use encoding/json only for their own values.
 func TestValuesOfAuthorsAreEncodedContained(t *testing.T) {
-	own := list("agent/schema.go", "agent/check.go", "agent/value.go", "agent/output.go") // schemas, and values that are decoded already
+	own := list("agent/schema.go", "agent/check.go", "agent/value.go", "agent/output.go") // schemas, and decoded values
 	functions := list("agent/tool.go newTool", "agent/sleep.go dueTime", "agent/workflow.go result", "agent/logvalue.go any")
 	seen := map[string]bool{}
 	for _, f := range goFiles(t) {

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// butler is a format of models that needs no network.
+// butler is a model format that needs no network.
 type butler struct{}
 
 // Stream implements providers.Protocol.
@@ -23,8 +23,7 @@ func (butler) Stream(ctx context.Context, m providers.Model, req providers.Reque
 	})
 }
 
-// A program with a format of models of its own runs a command, as Main does with those of
-// the command line.
+// A program with its own model format runs a command, as Main does with the command line.
 func ExampleProgram() {
 	program := &parley.Program{
 		Agents:    []*agent.Agent{{Name: "desk", Model: "house/large", Instructions: "The desk is open."}},

@@ -46,8 +46,7 @@ func tableRows(t *testing.T, header string) (rows [][]string) {
 	return rows
 }
 
-// TestFormatPageHasEveryRecord holds the table of records against the code: types and
-// their order, what may be skipped, members, and chunks.
+// The table of records matches the code: types and their order, optional types, members, and chunks.
 func TestFormatPageHasEveryRecord(t *testing.T) {
 	rows := tableRows(t, "| type | must | members | chunk |")
 	var types []conversation.RecordType
@@ -89,7 +88,7 @@ func recordOf(t *testing.T, name conversation.RecordType, more string) conversat
 	return records[0]
 }
 
-// membersOf writes the members of a record as the page does.
+// membersOf formats the members of a record as the page does.
 func membersOf(t *testing.T, name conversation.RecordType) string {
 	t.Helper()
 	var members []string
@@ -125,8 +124,8 @@ func chunksOf(t *testing.T, name conversation.RecordType) (chunks []string) {
 	return chunks
 }
 
-// TestFormatPageHasEveryKey: the table of keys has a row for every kind of object, and no
-// other, and so has the list of docs/architecture.md.
+// The table of keys has exactly one row for every kind of object, and so does the list of
+// docs/architecture.md.
 func TestFormatPageHasEveryKey(t *testing.T) {
 	var rows, want []string
 	for _, cells := range tableRows(t, "| key | object | written | deleted |") {

@@ -106,10 +106,10 @@ func TestPackageNames(t *testing.T) {
 	}
 }
 
-// TestNoPlaceIsNamed keeps out what is true only where it was written: hosts of
-// registries, and folders of one machine.
+// TestNoPlaceIsNamed rejects texts that are only true on one machine: hosts of registries, and
+// folders.
 func TestNoPlaceIsNamed(t *testing.T) {
-	// The words are put together here so that this file does not contain them.
+	// The words are concatenated so that this file does not contain them.
 	words := list(
 		"proxy."+"golang.org", "sum."+"golang.org", "registry."+"npmjs", "npmjs."+"com", "pypi."+"org",
 		"docker."+"io", "ghcr."+"io", "quay."+"io", "deb."+"debian.org", "archive."+"ubuntu.com",
@@ -121,7 +121,7 @@ func TestNoPlaceIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.IndexByte(b[:min(len(b), 8000)], 0) >= 0 {
-			continue // not text
+			continue // binary
 		}
 		for _, w := range words {
 			if i := bytes.Index(b, []byte(w)); i >= 0 {
@@ -147,8 +147,7 @@ func TestNoTestIsSkipped(t *testing.T) {
 	}
 }
 
-// TestPublicPackagesHaveExamples wants what go doc shows of a package to be compiled and run, and
-// to need nothing that its reader cannot import.
+// Every public package has compiled examples that import only packages that its users can import.
 func TestPublicPackagesHaveExamples(t *testing.T) {
 	const least = 20
 	run := map[string]int{}
@@ -178,8 +177,8 @@ func TestPublicPackagesHaveExamples(t *testing.T) {
 	t.Logf("%d examples are run: %v", all, run)
 }
 
-// TestExamplesStayShort bounds what an author has to read, and to write, before an agent is
-// served: lines that are not blank, and of them those of the functions that wire.
+// TestExamplesStayShort bounds the number of non-blank lines before an agent is served, in total and
+// in the functions that set it up.
 func TestExamplesStayShort(t *testing.T) {
 	whole := map[string]int{"examples/hello": 20, "examples/quickstart": 60, "examples/hello/page.html": 10}
 	const wiring = 10
@@ -221,7 +220,7 @@ func TestExamplesStayShort(t *testing.T) {
 	}
 }
 
-// written counts the lines of a source that are not blank.
+// written counts the non-blank lines of a source.
 func written(src []byte) (n int) {
 	for line := range bytes.Lines(src) {
 		if len(bytes.TrimSpace(line)) > 0 {
@@ -231,7 +230,7 @@ func written(src []byte) (n int) {
 	return n
 }
 
-// names reports whether a function names something of a package.
+// names reports whether a function refers to a package.
 func names(fn *ast.FuncDecl, pkg string) (found bool) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
@@ -244,8 +243,8 @@ func names(fn *ast.FuncDecl, pkg string) (found bool) {
 	return found
 }
 
-// TestPagesShowExamples: the first program of the README and the page of docs/frontends.md are the
-// files of examples/hello, which are compiled and run, without the program's comment.
+// The first program of the README and the page of docs/frontends.md equal the files of examples/hello,
+// which are compiled and run, without the program's comment.
 func TestPagesShowExamples(t *testing.T) {
 	for _, of := range []struct{ page, language, name string }{
 		{"README.md", "go", "examples/hello/main.go"},
@@ -269,7 +268,7 @@ func TestPagesShowExamples(t *testing.T) {
 	}
 }
 
-// pages are what people read from top to bottom, so without CHANGELOG.md.
+// pages returns the documentation pages, without CHANGELOG.md.
 func pages(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("docs/*.md")
@@ -279,7 +278,7 @@ func pages(t *testing.T) []string {
 	return append(names, "README.md", "CONTRIBUTING.md")
 }
 
-// TestPagesNameRealTests checks that a test a page points to exists.
+// Every test that a page names exists.
 func TestPagesNameRealTests(t *testing.T) {
 	tests := map[string]bool{}
 	for _, f := range goFiles(t) {
@@ -315,8 +314,8 @@ func TestPagesStayShort(t *testing.T) {
 	}
 }
 
-// TestPagesAreWrapped bounds the lines of pages, so that a change shows as what it is and
-// not as a paragraph. Rows of tables and lines of code cannot be broken.
+// TestPagesAreWrapped bounds the line length of pages, so that diffs are small. Rows of tables and
+// lines of code are exempt.
 func TestPagesAreWrapped(t *testing.T) {
 	for _, name := range allFiles(t) {
 		if filepath.Ext(name) != ".md" {
@@ -366,8 +365,8 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
-// TestOneWordForOneThing keeps names from coming back that stood for several things, or
-// beside another name for the same: what is declared is named by the words of the glossary.
+// TestOneWordForOneThing rejects names in declarations that were ambiguous or synonyms of a term in
+// the glossary.
 func TestOneWordForOneThing(t *testing.T) {
 	for _, rule := range []struct{ below, word, say string }{
 		{"", `^[tT]ell|^told$`, "what it does: send, emit, report, log"},
@@ -390,7 +389,7 @@ func TestOneWordForOneThing(t *testing.T) {
 	}
 }
 
-// declared are the names of the functions, types and fields of a file.
+// declared returns the names of the functions, types and fields of a file.
 func declared(file *ast.File) map[*ast.Ident]bool {
 	names := map[*ast.Ident]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// link is a reference in a comment: a name or the member of a type, here or in a package.
+// link matches a reference in a comment: a name or the member of a type, here or in a package.
 var link = regexp.MustCompile(`\[\*?((?:[a-z][a-z0-9]*\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\]`)
 
-// TestDocLinksLead: what a comment refers to is there, under that name.
+// TestDocLinksLead checks that references in comments resolve.
 func TestDocLinksLead(t *testing.T) {
 	declared := map[string]map[string]bool{} // by folder
 	for _, f := range goFiles(t) {
@@ -50,7 +50,7 @@ func TestDocLinksLead(t *testing.T) {
 	}
 }
 
-// folder is that of a package by its name, "" of a foreign one.
+// folder returns the folder of a package by its name, "" for a foreign one.
 func folder(name string, imported map[string]string, declared map[string]map[string]bool) string {
 	if dir, ok := imported[name]; ok {
 		if dir == "" && name == "parley" {
@@ -59,14 +59,14 @@ func folder(name string, imported map[string]string, declared map[string]map[str
 		return dir
 	}
 	for dir := range declared {
-		if path.Base(dir) == name && name != "http" { // which is the standard library's more often
+		if path.Base(dir) == name && name != "http" { // "http" usually means the standard library
 			return dir
 		}
 	}
 	return ""
 }
 
-// declare adds what a declaration declares: names, and members of types behind a dot.
+// declare adds the names of a declaration, and members of types after a dot.
 func declare(d ast.Decl, names map[string]bool) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -92,7 +92,7 @@ func declare(d ast.Decl, names map[string]bool) {
 	}
 }
 
-// members are the fields of a struct and the methods of an interface.
+// members returns the fields of a struct or the methods of an interface.
 func members(e ast.Expr) (names []string) {
 	var fields *ast.FieldList
 	switch e := e.(type) {

@@ -15,8 +15,8 @@ import (
 
 const protocolPage = "docs/protocol.md"
 
-// statementPages are the pages with tables of statements, and how many each has at least.
-// A table only grows: a statement that is gone is a promise that is gone.
+// statementPages maps the pages with tables of statements to the minimum number of rows. A table only
+// grows, because removing a statement removes a guarantee.
 func statementPages() map[string]int {
 	return map[string]int{
 		"docs/beta-tests.md": 117, "docs/channels-tests.md": 166, "docs/protocol-tests.md": 200, "docs/providers-tests.md": 200,
@@ -24,14 +24,14 @@ func statementPages() map[string]int {
 	}
 }
 
-// statement is a row of the table of statements: what is promised, and the tests that
-// fail if it is broken, some with a subtest.
+// statement is a row of the table of statements: a guarantee, and the tests that fail if it is
+// violated, some with a subtest.
 type statement struct {
 	number, about, text string
 	tests               []string
 }
 
-// statements reads the table of a page. A row that is not one is an error.
+// statements parses the table of a page. An invalid row is an error.
 func statements(t *testing.T, page string) []statement {
 	t.Helper()
 	b, err := os.ReadFile(page)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// clone is a folder with files of git, which no settings of whoever runs the test reach.
+// clone is a git work tree that is independent of the user's git configuration.
 type clone struct {
 	t   *testing.T
 	dir string
@@ -49,8 +49,8 @@ func (c clone) at(name string) time.Time {
 	return info.ModTime()
 }
 
-// TestTimesSayTheContent: in every clone the same content has the same time, another content another
-// one, and what is not committed keeps its own.
+// In every clone the same content has the same modification time, different contents have different
+// ones, and uncommitted files keep theirs.
 func TestTimesSayTheContent(t *testing.T) {
 	script, err := os.ReadFile("scripts/times.sh")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestTimesSayTheContent(t *testing.T) {
 			t.Errorf("%s is of %v in one clone and of %v in the other", name, a, b)
 		}
 	}
-	// git hash-object says d63f93ea49151e of it.
+	// git hash-object prints d63f93ea49151e.
 	if got, want := first.at("x/two words.go"), time.Unix(0xd63f93e, 0xa49151e); !got.Equal(want) {
 		t.Errorf("the time is %v, want %v", got, want)
 	}
