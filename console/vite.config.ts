@@ -3,10 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { defineConfig, type Plugin } from 'vite';
 
-/** The files that the build is made of, beside the folder src. */
+/** The inputs of the build, in addition to the folder src. */
 const beside = ['index.html', 'package-lock.json', 'tsconfig.json', 'vite.config.ts'];
 
-/** Writes the digest of the sources into the build, so that a test can tell whether it is theirs. */
+/** Writes the digest of the sources into the build, so that a test can detect a stale build. */
 function sources(): Plugin {
   return {
     name: 'sources',
@@ -22,7 +22,7 @@ function sources(): Plugin {
 
 export default defineConfig({
   base: '/+console/',
-  // JSX as Preact wants it, with nothing between.
+  // JSX for Preact, without a plugin.
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact' },
   build: {
     target: 'es2023',

@@ -32,7 +32,7 @@ test('a reply comes word by word, by the keyboard alone', async () => {
     assert.equal(await page.$eval(`${reply} details.fold`, (d) => d.open), false, 'reasoning is folded');
     assert.deepEqual(await texts(page, '.pending'), []);
     assert.equal((await texts(page, '.message.user')).length, 1);
-    // The page comes again as it was.
+    // The reloaded page is the same.
     await page.reload();
     await shows(page, reply, words(10));
   });
@@ -47,7 +47,7 @@ test('a server that is killed in mid-word loses nothing and repeats nothing', as
       await shows(page, reply, words(5));
       await own.kill();
       await shows(page, '.connection', 'Reconnecting');
-      // What is sent now waits for the server.
+      // Messages sent now wait for the server.
       await say(page, 'tokens=3');
       await shows(page, '.pending', 'Not sent yet');
       await release(gate);
@@ -102,12 +102,12 @@ test('what was sent is there once, whether its answer is lost or the tab reloade
         assert.equal(answer.status, 202);
         return request.abort('connectionreset');
       }
-      if (posts !== 3) return request.continue(); // The third stays where it is.
+      if (posts !== 3) return request.continue(); // The third is never answered.
     });
     await say(page, 'tokens=2');
     await shows(page, reply, words(2));
     await until(() => posts === 2);
-    await over(page); // Or the tab that is reloaded would send that again, too.
+    await over(page); // Otherwise the reloaded tab would resend it too.
     await say(page, 'tokens=4');
     await until(() => posts === 3);
     await page.reload();
@@ -214,7 +214,7 @@ test('code is copied as it stands', async () => {
     await shows(page, reply, 'the end');
     await page.browserContext().overridePermissions(server.base, ['clipboard-read', 'clipboard-write', 'clipboard-sanitized-write']);
     await over(page);
-    // It says so for a moment.
+    // The confirmation disappears.
     await page.$eval(`${reply} .code button`, (b) => {
       window.said = [];
       new MutationObserver(() => window.said.push(b.textContent)).observe(b, { characterData: true, childList: true, subtree: true });
@@ -237,7 +237,7 @@ test('Enter that ends a character of several keys sends nothing', async () => {
     assert.equal(await page.$eval('textarea', (t) => t.value), '日本');
     await page.keyboard.press('Enter');
     await shows(page, '.message.user', '日本');
-    // Words that run the other way stand at the other side.
+    // Right-to-left text is aligned right.
     await say(page, 'مرحبا بالعالم');
     await shows(page, '.message.user', 'مرحبا');
     await page.waitForFunction(() => !document.querySelector('.pending') && getComputedStyle([...document.querySelectorAll('.message.user .plain')].at(-1)).direction === 'rtl');

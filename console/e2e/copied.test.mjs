@@ -1,4 +1,4 @@
-// What is copied from the page does what was done: commands are run, programs are compiled and run.
+// Copied commands and programs repeat the action: commands are run, programs are compiled and run.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ before(async () => {
   const locked = (listen) => `${config(listen)}console: true\nauth: {bearerEnv: CONSOLE_TOKEN}\ncors: {origins: ['https://app.example.com'], headers: [X-Tenant, Content-Type]}\n`;
   [dev, serve, browser] = await Promise.all([new Server().start(), new Server(['serve'], locked).start({ CONSOLE_TOKEN: token }), Browser.start()]);
   folder = mkdtempSync(join(tmpdir(), 'console-copied-'));
-  // A module of somebody who has the checkout beside it, and a package of somebody who has the public client.
+  // A module that replaces Parley by this checkout, and a package with the public client.
   writeFileSync(join(folder, 'go.mod'), `module example.com/copied\n\ngo 1.26\n\nrequire github.com/parleyrun/parley v0.0.0\n\nreplace github.com/parleyrun/parley => ${root}\n`);
   writeFileSync(join(folder, 'package.json'), '{"type": "module"}\n');
   symlinkSync(join(root, 'test/clients/node_modules'), join(folder, 'node_modules'));
@@ -32,7 +32,7 @@ after(async () => {
   if (folder) rmSync(folder, { recursive: true, force: true });
 });
 
-/** What the buttons below the last of what a selector finds put on the clipboard, by their languages. */
+/** The texts that the copy buttons below the last match of a selector copy, by language. */
 async function copied(page, selector) {
   await page.browserContext().overridePermissions(new URL(page.url()).origin, ['clipboard-read', 'clipboard-write', 'clipboard-sanitized-write']);
   const found = {};
@@ -86,7 +86,7 @@ test('what is copied is run, and does what was done', async () => {
     await shows(page, '.message.assistant', 'You said');
     kept.message = keep(await copied(page, '.message.user'));
   }, { tolerated: /404/ });
-  // A conversation that begins with data: so does another one, which a program begins.
+  // A conversation with initial data, and another one created by a program.
   const begun = unique('begun');
   const order = 4711;
   await browser.look(chat(dev, begun, 'booked'), async (page) => {
@@ -100,7 +100,7 @@ test('what is copied is run, and does what was done', async () => {
       return { other, way, ...keep({ [way]: texts[way].replace(begun, other) }) };
     });
   }, { tolerated: /404/ });
-  // A server that wants a token.
+  // A server with a token.
   const locked = unique('locked');
   await browser.look(chat(serve, locked), async (page) => {
     await page.waitForSelector('input[type=password]');
@@ -113,7 +113,7 @@ test('what is copied is run, and does what was done', async () => {
     for (const [way, text] of Object.entries(texts)) assert.match(text, /X_TENANT/, way);
     kept.locked = keep(texts);
   }, { tolerated: /401|404/ });
-  // What was stopped.
+  // Aborted work.
   const stopped = unique('stopped');
   await browser.look(chat(dev, stopped), async (page) => {
     await say(page, `tokens=2 hold=${unique('gate')}`);

@@ -1,4 +1,4 @@
-// What somebody sees who has just begun.
+// The first steps of a new user.
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -37,10 +37,10 @@ test('an empty folder has the demo agent, and says how to add one', async () => 
       const submission = new URL(await page.$eval('.message.user .actions a', (a) => a.href));
       await page.goto(submission.href);
       await shows(page, '.trace', 'tool time');
-      // The second call of the model, of which the first one is the difference.
+      // The second call of the model, which is compared with the first.
       await page.waitForFunction(() => document.querySelectorAll('.trace > li').length === 7 && document.querySelector('.trace .state.completed'));
       await page.$$eval('.trace > li > details', (all) => { all.at(-1).open = true; });
-      await shows(page, '.trace .inside', 'New since the call before: 2 messages');
+      await shows(page, '.trace .inside', 'New since the previous call: 2 messages');
       await shot(page, 'story-timeline');
     }, { tolerated: /404/ });
   } finally {

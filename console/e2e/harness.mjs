@@ -1,5 +1,5 @@
-// What the tests share: "parley dev" as a process, and a real browser that looks at it. Waits end when something
-// has happened, never when time has passed.
+// Shared by the tests: "parley dev" as a process, and a real browser. Waits end when a condition
+// holds, never after a fixed time.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 import puppeteer from 'puppeteer-core';
 
-/** How long something may take before a test says that it never happens. */
+/** The timeout of a condition. */
 export const patience = 120_000;
 
 function required(name) {
@@ -23,13 +23,13 @@ export const author = required('CONSOLE_AUTHOR');
 /** The folder of the module. */
 export const root = required('CONSOLE_ROOT');
 const browserProgram = required('CONSOLE_BROWSER');
-/** A loopback address at which nobody takes the port of a server that is away. */
+/** A loopback address at which no other process takes the port of a stopped server. */
 const host = required('CONSOLE_HOST');
 export const model = required('MODEL_URL');
-/** Where screenshots go; by default nowhere. */
+/** The folder of screenshots; by default none. */
 export const shots = process.env.CONSOLE_SHOTS;
 
-/** parley.yaml: an agent whose model takes its orders from messages, and one that begins with data. */
+/** parley.yaml: an agent whose model is scripted by messages, and one with initial data. */
 export const config = (listen, agents = '') => `
 listen: ${listen}
 bucket: {dir: data}
@@ -47,7 +47,7 @@ agents:
     initialData: {type: object, required: [order], properties: {order: {type: integer, description: Its number.}, rush: {type: boolean}}}
 ${agents}`;
 
-/** A program that serves a folder, is killed, and serves it again. Without a configuration it is the demo. */
+/** A program that serves a folder, can be killed, and serves it again. Without a configuration it serves the demo. */
 export class Server {
   constructor(args = ['dev'], text = config, run = program) {
     this.dir = mkdtempSync(join(tmpdir(), 'console-'));
@@ -95,18 +95,18 @@ export class Server {
   }
 }
 
-/** A browser; what a page complains of is an error of the test, unless the test has caused it. */
+/** A browser; an error in a page's console fails the test, unless the test has caused it. */
 export class Browser {
   static async start() {
     const b = new Browser();
-    // Containers have no sandbox of their own, and root may not have one.
+    // Containers have no sandbox, and root may not use one.
     b.browser = await puppeteer.launch({
       executablePath: browserProgram, args: ['--no-sandbox', '--disable-dev-shm-usage'], timeout: patience, protocolTimeout: 2 * patience,
     });
     return b;
   }
 
-  /** Opens an address, looks with test, and demands that nothing was complained of but what matches tolerated. */
+  /** Opens an address, runs test, and requires that all console errors match tolerated. */
   async look(url, test, { tolerated = /^$/, width = 1280, height = 800 } = {}) {
     const context = await this.browser.createBrowserContext();
     const page = await context.newPage();
@@ -136,7 +136,7 @@ export class Browser {
   }
 }
 
-/** Takes a picture for people, if somebody wants some. */
+/** Takes a screenshot, if a folder is set. */
 export async function shot(page, name) {
   if (!shots) return;
   for (const scheme of ['light', 'dark']) {
@@ -155,14 +155,14 @@ export async function shot(page, name) {
   await page.setViewport({ width, height });
 }
 
-/** Rejects after the patience has ended. */
+/** Rejects after the timeout. */
 export function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`still waiting for ${what}`)), patience)));
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** Asks again and again until the answer is true. */
+/** Polls until the result is truthy. */
 export async function until(check) {
   for (const end = Date.now() + patience; ; ) {
     const value = await check();
@@ -195,13 +195,13 @@ export async function post(server, id, body, agent = 'helper') {
   return response.json();
 }
 
-/** Presses what a selector finds first, wherever it is by now. */
+/** Clicks the first match of a selector at its current position. */
 export async function press(page, selector) {
   await page.waitForSelector(selector);
   await page.$eval(selector, (e) => e.click());
 }
 
-/** Waits until the page shows a text in what a selector finds last. */
+/** Waits until the last match of a selector contains a text. */
 export async function shows(page, selector, text) {
   try {
     await page.waitForFunction((s, t) => [...document.querySelectorAll(s)].at(-1)?.textContent.includes(t), {}, selector, text);
@@ -211,17 +211,17 @@ export async function shows(page, selector, text) {
   }
 }
 
-/** Waits until nothing is owed an outcome: the page stands still, and what is clicked stays where it is. */
+/** Waits until every message is settled, so that the layout is stable for clicks. */
 export const over = (page) => page.waitForFunction(() => !document.querySelector('button.stop') && !document.querySelector('.pending'));
 
-/** What a selector finds, as texts. */
+/** The texts of the matches of a selector. */
 export const texts = (page, selector) => page.$$eval(selector, (all) => all.map((e) => e.textContent));
 
-/** Lets the model go on where a script says hold=gate. */
+/** Releases the model where a script has hold=gate. */
 export async function release(gate) {
   const response = await fetch(`${model}/release/${encodeURIComponent(gate)}`, { method: 'POST' });
   assert.equal(response.status, 204);
 }
 
-/** w1 … wN, as tokens=N is answered. */
+/** w1 … wN, the answer to tokens=N. */
 export const words = (n, from = 1) => Array.from({ length: n - from + 1 }, (_, i) => `w${from + i}`).join(' ');

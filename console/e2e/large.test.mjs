@@ -1,5 +1,5 @@
-// A page against a server that says what a test wants: long conversations, slow networks, many conversations; and
-// whether people can use what is shown, by axe.
+// A page with a scripted server: long conversations, slow networks, many conversations; and
+// accessibility, checked by axe.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -9,10 +9,10 @@ import { Browser, chat, post, Server, shot, shows, texts, unique, until } from '
 
 const axe = readFileSync(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
 const pairs = 1_000;
-/** The batch at which the conversation is when it is read. */
+/** The last batch of the conversation when it is read. */
 const first = 5_000;
 
-/** The text of a reply, as models write. */
+/** The text of a reply in the style of a model. */
 const reply = (n) => `Reply ${n} with **words**, \`code\` and a [link](https://example.com/${n}).\n\n- one\n- two\n\n\`\`\`go\nfunc f${n}() {}\n\`\`\``;
 const offset = (n) => `0000000000000000_${String(n).padStart(16, '0')}`;
 const text = (words) => [{ type: 'text', text: words, state: 'done' }];
@@ -46,7 +46,7 @@ before(async () => {
       const from = new URL(request.url, scripted.base).searchParams.get('offset');
       stream = response.writeHead(200, { 'Content-Type': 'text/event-stream' });
       stream.write(`event: control\ndata:{"streamNextOffset":"${from}","upToDate":true}\n\n`);
-      // What was told before somebody followed, or follows again.
+      // Chunks sent before a client follows, or follows again.
       for (const text of told.slice(Number(from.split('_')[1]) - first)) stream.write(text);
       return;
     }
@@ -64,7 +64,7 @@ after(async () => {
   await server?.close();
 });
 
-/** Says chunks, a batch of them, to whoever follows. */
+/** Sends a batch of chunks to all followers. */
 const told = [];
 function tell(...chunks) {
   const batch = first + told.length + 1;
@@ -82,7 +82,7 @@ test('2,000 messages: few are in the page, the end stays in sight, and the begin
     const atEnd = () => page.$eval('.list', (l) => l.scrollHeight - l.scrollTop - l.clientHeight < 2);
     await until(atEnd);
 
-    // A reply of 100 words a second, of which each frame draws what has come.
+    // A reply of 100 words a second; each frame renders the new ones.
     await page.evaluate(() => {
       window.long = [];
       new PerformanceObserver((l) => window.long.push(...l.getEntries().map((e) => e.duration))).observe({ type: 'longtask' });
@@ -104,7 +104,7 @@ test('2,000 messages: few are in the page, the end stays in sight, and the begin
     t.diagnostic(`usable after ${usable.toFixed(0)} ms; heap ${(now.JSHeapUsedSize / 1e6).toFixed(1)} MB; script ${(((now.ScriptDuration - before.ScriptDuration) * 1000) / frames).toFixed(2)} ms a frame over ${frames} frames, ${tasks.length} long tasks`);
     await shot(page, 'large');
 
-    // Whoever reads above is left there while more is said below.
+    // A reader further up keeps the position while text is added below.
     await page.$eval('.list', (l) => l.scrollTo({ top: 0 }));
     await shows(page, '.message.user:first-of-type', 'Question');
     await page.waitForFunction(() => document.querySelector('.row')?.textContent.includes('Question 0'));

@@ -31,7 +31,7 @@ async function settled(id, body) {
   return submissionId;
 }
 
-/** What a command of the program prints about the folder of the server. */
+/** The output of a command for the folder of the server. */
 const printed = (...args) => JSON.parse(execFileSync(program, [...args, '--json', '--data', join(server.dir, 'data')], { encoding: 'utf8' }));
 
 test('the conversations of the folder, the newest first, found and live', async () => {
@@ -99,7 +99,7 @@ test('figures are those of parley stats', async () => {
   await settled(unique('figures'), 'tokens=4');
   const { source, ...stats } = await until(() => {
     const now = printed('stats');
-    // The file of events is written a moment after what it tells of.
+    // The file of events is written shortly after the events.
     const { queued, completed, failed, aborted } = now.submissions;
     return queued === sent && completed + failed + aborted === sent && now;
   });

@@ -26,7 +26,7 @@ test('a token is asked for, a wrong one is refused, and a reload asks again', as
     await shows(page, '.problem', 'does not accept this token');
     await shot(page, 'token');
     await unlock(page, 'the-token');
-    // What is dropped is sent, and comes back, with the token.
+    // A dropped file is sent, and fetched again, with the token.
     await page.waitForSelector('.composer');
     await page.evaluate(async () => {
       const canvas = new OffscreenCanvas(30, 20);

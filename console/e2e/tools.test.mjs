@@ -1,4 +1,4 @@
-// What agents of a program do beside talking: tools, data, metadata, subagents, waits; and what happens when a
+// Features of a program's agents: tools, data, metadata, subagents, waits; and the behaviour when a
 // model or a server fails, in the chat and in the timeline.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from 'node:util';
 
 import { author, Browser, chat, model, post, release, say, Server, shot, shows, texts, unique, until, words } from './harness.mjs';
 
-/** The models of the author's agent, the second of which is there if the first is not. */
+/** The models of the author's agent; the second is the fallback. */
 const text = (listen) => `
 listen: ${listen}
 bucket: {dir: data}
@@ -33,14 +33,14 @@ after(async () => {
 
 const timeline = (submission) => fetch(`${server.base}/+console/api/submission?id=${submission}`).then((r) => r.json());
 
-/** The nodes of a trace as they are read, with their depths. */
+/** The nodes of a trace in display order, with their depths. */
 function flat(node, depth = 0) {
   return [{ ...node, depth }, ...(node.children ?? []).flatMap((child) => flat(child, depth + 1))];
 }
 
 /**
- * Waits until a timeline is over, has all nodes that are told by [kind, words of the name, test], and is what the command
- * line prints, which reads the file of events; returns its nodes. Events of models come a moment after those of the log.
+ * Waits until a timeline is complete, has all nodes described by [kind, part of the name, test], and equals the output of the
+ * command line, which reads the file of events; returns its nodes. Events of models arrive shortly after those of the log.
  */
 async function settled(submission, told = []) {
   let missing = '';
@@ -71,7 +71,7 @@ test('calls of tools show input, output, duration and error, data and metadata a
   await browser.look(chat(server, id, 'author'), async (page) => {
     const gate = unique('gate');
     await say(page, `say="Let me look." tool=look_up {"Topic":"tea"} tool=refuse {"Why":"no luck"} tool=show {"Percent":40} then hold=${gate} tokens=5`);
-    // They are shown before there is an answer.
+    // They are shown before the answer.
     await shows(page, '.message.assistant', 'refuse');
     await page.waitForFunction(() => document.querySelectorAll('details.tool .state').length === 3 && ![...document.querySelectorAll('details.tool .state')].some((e) => e.textContent === 'running'));
     await release(gate);
@@ -91,7 +91,7 @@ test('calls of tools show input, output, duration and error, data and metadata a
     assert.deepEqual(JSON.parse((await texts(page, '.message.assistant > details.fold:last-child pre'))[0]), { mood: 'calm' });
     await page.$$eval('details.tool', (all) => { all[0].open = true; });
     await shot(page, 'tools');
-    // A page that reads it anew shows the same.
+    // A reloaded page shows the same.
     const drawn = await texts(page, '.message.assistant');
     await page.reload();
     await shows(page, '.message.assistant .md', words(5));
@@ -168,7 +168,7 @@ test('an attempt that was lost with its server, and the one that went on', async
   });
 });
 
-/** Demands that every node lies within its parent. */
+/** Requires that every node is within its parent. */
 function within(node) {
   const [from, to] = [Date.parse(node.start), Date.parse(node.start) + node.durationMs];
   for (const child of node.children ?? []) {
@@ -205,7 +205,7 @@ test('timelines after a crash and after a stop are true to the log', async () =>
     await shot(page, 'crashed');
   });
   await browser.look(`${server.base}/#/submission/${second.submissionId}`, async (page) => {
-    await shows(page, '.notice', 'Stopped by a request');
+    await shows(page, '.notice', 'Aborted by a request');
     assert.equal((await texts(page, '.trace .timebar.error, .trace .timebar.failed')).length, 0);
     await shot(page, 'stopped');
   });

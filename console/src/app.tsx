@@ -9,9 +9,9 @@ import { SubmissionPage } from './pages/submission';
 import { format, freshID, go, useRoute, type Open, type Route } from './route';
 import { ThemeButton } from './theme';
 
-/** How often a page asks what the server serves: in dev a configuration is changed and looked at. */
+/** The polling interval of the server's agents: in dev the configuration changes often. */
 const every = { dev: 2_000, serve: 5_000 };
-/** How many conversations are side by side at most. */
+/** The maximum number of conversations side by side. */
 const most = 4;
 
 export function App() {

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 
-/** Puts a text on the clipboard, and says that it has. */
+/** Copies a text to the clipboard and confirms it. */
 export function CopyButton({ text, label = 'Copy', title }: { text: string; label?: string; title?: string }) {
   const [said, say] = useState('');
   useEffect(() => {

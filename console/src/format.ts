@@ -1,6 +1,6 @@
-// How figures and values are written.
+// Formats of metrics and values.
 
-/** Milliseconds with the unit that suits them, as the command line writes them. */
+/** Milliseconds with a suitable unit, in the format of the command line. */
 export function took(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(2)} s`;
@@ -9,7 +9,7 @@ export function took(ms: number): string {
   return `${Math.floor(ms / 3_600_000)}h ${two((ms / 60_000) % 60)}m`;
 }
 
-/** US dollars, as the command line writes them. */
+/** US dollars, in the format of the command line. */
 export function dollars(c: number): string {
   if (!c) return 'â€“';
   if (c >= 1) return `$${c.toLocaleString('en-US', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
@@ -21,14 +21,14 @@ export const count = (n: number): string => (n ? n.toLocaleString('en-US') : 'â€
 /** A number with its noun. */
 export const counted = (n: number, noun: string): string => `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
 
-/** A moment of this day, or another one's date. */
+/** A time of today, or the date of another day. */
 export function when(at: string | number): string {
   const d = new Date(at);
   const today = d.toDateString() === new Date().toDateString();
   return today ? d.toLocaleTimeString() : d.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
-/** A JSON value for people. */
+/** A JSON value as readable text. */
 export function json(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
 }
@@ -38,13 +38,13 @@ export function bytes(n: number): string {
   return n < 1_000_000 ? `${(n / 1_000).toFixed(1)} kB` : `${(n / 1_000_000).toFixed(1)} MB`;
 }
 
-/** The moment that an id was made at, which its first characters hold; undefined for an id of another form. */
+/** The time in the first characters of an id; undefined for an id of another form. */
 export function madeAt(id: string): number | undefined {
   const digits = /^[a-z]+_([0-9A-HJKMNP-TV-Z]{10})[0-9A-HJKMNP-TV-Z]{16}$/.exec(id)?.[1];
   return digits === undefined ? undefined : [...digits].reduce((n, d) => n * 32 + '0123456789ABCDEFGHJKMNPQRSTVWXYZ'.indexOf(d), 0);
 }
 
-/** A moment of this day by hour and minute, or another one's date. */
+/** A time of today as hour and minute, or the date of another day. */
 export function clock(at: number): string {
   const d = new Date(at);
   const today = d.toDateString() === new Date().toDateString();

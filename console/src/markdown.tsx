@@ -3,10 +3,10 @@ import type { ComponentChildren, VNode } from 'preact';
 import { memo } from './memo';
 import { CopyButton } from './copybutton';
 
-// What a model says is a stranger's: its tokens become elements here, one by one, and none of its text is ever
-// read as HTML. An image is a link, so that nothing is fetched which nobody has asked for.
+// Model output is untrusted: its tokens become elements here, one by one, and none of its text is ever
+// parsed as HTML. An image becomes a link, so that the page fetches nothing without a click.
 
-/** Text in Markdown. While it grows, only its last blocks are read again. */
+/** Text in Markdown. While it grows, only its last blocks are parsed again. */
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   return <div class="md">{blocks(text).map((raw, i) => <Block key={i} raw={raw} />)}</div>;
 });
@@ -19,7 +19,7 @@ function lex(text: string): Token[] {
   return new Lexer({ gfm: true }).lex(text);
 }
 
-/** Cuts text at its top-level blocks: what is before the last of them stays as it is whatever follows. */
+/** Splits text at its top-level blocks: the blocks before the last one do not change with further text. */
 export function blocks(text: string): string[] {
   const found: string[] = [];
   let from = 0;
@@ -31,7 +31,7 @@ export function blocks(text: string): string[] {
     if (fence) {
       if (mark?.startsWith(fence) && line.trim() === mark) fence = '';
     } else {
-      // A line that begins at the margin after an empty one begins a block, unless it may go on with a list.
+      // A line that begins at the margin after an empty one begins a block, unless it may continue a list.
       if (blank && /^\S/.test(line) && !/^([-*+>|]|\d+[.)])/.test(line)) {
         found.push(text.slice(from, at));
         from = at;
@@ -74,18 +74,18 @@ function span(t: Token, key: number): ComponentChildren {
   }
 }
 
-/** The few entities that the lexer leaves in texts. */
+/** The entities that the lexer leaves in texts. */
 function unescape(s: string): string {
   return s.replace(/&(amp|lt|gt|quot|#39);/g, (_, name: string) => ({ amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" })[name]!);
 }
 
-/** A link that says where it leads. Only addresses that cannot run anything are links at all. */
+/** A link with its address in the title. Only addresses that cannot run code become links. */
 function Link({ href, children }: { href: string; children: ComponentChildren }) {
   let url: URL | undefined;
   try {
     url = new URL(href);
   } catch {
-    // It leads nowhere outside of this page.
+    // It does not leave this page.
   }
   if (!url || !['http:', 'https:', 'mailto:'].includes(url.protocol)) return <span title={href}>{children}</span>;
   const target = url.protocol === 'mailto:' ? url.pathname : url.host;
@@ -100,7 +100,7 @@ function Link({ href, children }: { href: string; children: ComponentChildren })
 function block(t: Token, key: number): VNode | null {
   switch (t.type) {
     case 'heading': {
-      // Those of the page itself are the first two.
+      // The page itself uses the first two levels.
       const Name = `h${Math.min(t.depth + 2, 6)}` as 'h3';
       return <Name key={key} dir="auto">{inline(t.tokens)}</Name>;
     }
@@ -147,7 +147,7 @@ function Table({ table }: { table: Tokens.Table }) {
   );
 }
 
-/** A text as it is, that can be copied. */
+/** Preformatted text that can be copied. */
 export function Code({ text, lang = '' }: { text: string; lang?: string | undefined }) {
   return (
     <figure class={lang ? 'code' : 'code bare'}>

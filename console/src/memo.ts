@@ -1,6 +1,6 @@
 import { Component, h, type ComponentType, type VNode } from 'preact';
 
-/** Draws a component again only if one of its properties is another one. */
+/** Renders a component again only if a property has changed. */
 export function memo<P extends object>(of: (props: P) => VNode): ComponentType<P> {
   return class extends Component<P> {
     override shouldComponentUpdate(next: Readonly<P>) {

@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 
-/** A conversation that is open: where its agent is mounted, and its id. */
+/** An open conversation: the mount of its agent, and its id. */
 export type Open = { mount: string; id: string };
 
-/** What the page shows; it is what the address says behind its #. */
+/** The state of the page, which the address holds after its #. */
 export type Route =
   | { page: 'start' }
   | { page: 'chat'; open: Open[] }
@@ -19,7 +19,7 @@ const decode = (s: string): string => {
   }
 };
 
-/** Reads an address. What it does not know is the start. */
+/** Parses an address. An unknown one is the start page. */
 export function parse(hash: string): Route {
   const [page, ...rest] = hash.replace(/^#\/?/, '').split('/').map(decode);
   if (page === 'chat') {
@@ -32,7 +32,7 @@ export function parse(hash: string): Route {
   return { page: 'start' };
 }
 
-/** Writes an address. */
+/** Formats an address. */
 export function format(r: Route): string {
   if (r.page === 'chat') return `#/chat/${r.open.flatMap((o) => [o.mount, o.id]).map(encodeURIComponent).join('/')}`;
   if (r.page === 'submission') return `#/submission/${encodeURIComponent(r.id)}`;
@@ -53,13 +53,13 @@ export function useRoute(): Route {
   return route;
 }
 
-/** Whether an id was made by this tab, so that nobody has it unless this tab has sent something there. */
+/** Whether this tab created an id, so that no conversation has it before this tab sends a message. */
 export const isFresh = (id: string): boolean => sessionStorage.getItem(`parley:fresh:${id}`) === '1';
 
-/** Says that a conversation has begun. */
+/** Records that a conversation has begun. */
 export const begun = (id: string) => sessionStorage.removeItem(`parley:fresh:${id}`);
 
-/** An id that nobody has, short enough to be read. */
+/** A new, unique and readable id. */
 export function freshID(): string {
   const letters = 'abcdefghjkmnpqrstvwxyz23456789';
   const id = `chat-${[...crypto.getRandomValues(new Uint8Array(8))].map((n) => letters[n % letters.length]).join('')}`;

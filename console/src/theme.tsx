@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 const themes = ['system', 'light', 'dark'] as const;
 type Theme = (typeof themes)[number];
 
-/** Switches between what the system wants, light and dark. */
+/** Switches between the system's theme, light and dark. */
 export function ThemeButton() {
   const [theme, set] = useState<Theme>(() => themes.find((t) => t === localStorage.getItem('parley:theme')) ?? 'system');
   useEffect(() => {

@@ -56,13 +56,13 @@ describe('initial data', () => {
     expect(form({ name: 'x' }).problem).toBe('n is missing.');
     for (const name of ['', '  ']) expect(form({ name, n: '3' }).problem).toBe('name is missing.');
     expect(form({ n: '3' }).problem).toBe('name is missing.');
-    expect(form({ name: 'x', n: 'three' }).problem).toBe('n is no number.');
-    expect(form({ name: 'x', n: '1', list: '[' }).problem).toBe('list is no JSON.');
+    expect(form({ name: 'x', n: 'three' }).problem).toBe('n is not a number.');
+    expect(form({ name: 'x', n: '1', list: '[' }).problem).toBe('list is not JSON.');
   });
   test('may be JSON', () => {
     expect(read(schema, { fields: {}, raw: '{"name":1}' }, true)).toEqual({ value: { name: 1 } });
     expect(read({}, { fields: {}, raw: '' }, false)).toEqual({});
-    expect(read({}, { fields: {}, raw: '{' }, false).problem).toMatch(/^The initial data is no JSON/);
+    expect(read({}, { fields: {}, raw: '{' }, false).problem).toMatch(/^The initial data is not JSON/);
   });
 });
 
@@ -91,7 +91,7 @@ describe('rows', () => {
       },
     };
     const shown = text(view);
-    expect(shown).toHaveLength(5); // The last one is worked on.
+    expect(shown).toHaveLength(5); // The last one is running.
     expect(shown[4]).toMatch(/^ ?Working/);
     expect(shown[2]).toMatch(/^Failed: The model failed. model_failed.*Check the API key/);
     expect(shown.join()).not.toContain('plumbing');

@@ -74,7 +74,7 @@ describe('blocks', () => {
     for (let n = 1; n < text.length; n++) {
       const now = blocks(text.slice(0, n));
       const next = blocks(text.slice(0, n + 1));
-      // Between two blocks there may be an empty line more.
+      // There may be an additional empty line between two blocks.
       expect(next.slice(0, now.length - 1).map((s) => s.trim())).toEqual(now.slice(0, -1).map((s) => s.trim()));
     }
   });

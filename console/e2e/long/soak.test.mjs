@@ -1,4 +1,4 @@
-// What takes minutes, of "make soak": many deaths of a server under an open page, a reply of minutes, and many
+// The slow tests of "make soak": many kills of a server under an open page, a reply of minutes, and many
 // hostile messages.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -31,7 +31,7 @@ test(`${deaths} deaths of a server in mid-word, seed ${seed}`, async () => {
       for (let i = 1; i <= deaths; i++) {
         await say(page, `pace=5ms tokens=200 note=${i}`);
         await shows(page, '.message.user', `note=${i}`);
-        // The death may come before the first word, and between any two.
+        // The kill may happen before the first word, and between any two.
         const seen = below(150);
         await page.waitForFunction((n, word) => [...document.querySelectorAll('.message.user')].at(-1).textContent.includes(`note=${n}`)
           && (word === 'w0' || [...document.querySelectorAll('.message.assistant')].at(-1)?.textContent.includes(word)), {}, i, `w${seen}`);

@@ -22,7 +22,7 @@ export function Chat({ agent, mount, id, close, examples = [], traced = false, f
   const view = useView(follower);
   const initial = useInitialData(view.phase === 'absent' ? (agent.initialData as Schema | undefined) : undefined);
   const [problem, setProblem] = useState('');
-  // What is wrong with the form is said once somebody wanted to send it, until it is right.
+  // Mistakes of the form are shown from the first attempt to send it until they are corrected.
   const [tried, setTried] = useState(false);
   const busy = owed(view).length > 0;
 
@@ -61,7 +61,7 @@ export function Chat({ agent, mount, id, close, examples = [], traced = false, f
   );
 }
 
-/** The address of a conversation, as this page reaches it. */
+/** The URL of a conversation for this page. */
 export function conversationURL(mount: string, id: string): string {
   return `${location.origin}${mount === '/' ? '' : mount}/${encodeURIComponent(id)}`;
 }
@@ -89,10 +89,10 @@ export function owed(view: View): string[] {
   return [...open];
 }
 
-/** How far the work on a submission without an outcome is. */
+/** The stage of a submission without an outcome. */
 export type Stage = 'queued' | 'working' | 'talking' | 'waiting';
 
-/** The stages of the submissions that have no outcome. One is worked on at a time, but for those that wait. */
+/** The stages of the submissions that have no outcome. One runs at a time, in addition to waiting ones. */
 export function stages(view: View): Map<string, Stage> {
   const out = new Map<string, Stage>();
   let busy = false;
@@ -110,11 +110,11 @@ function stageOf(reply: Message): Stage {
   if (reply.parts.some(waits)) return 'waiting';
   const last = reply.parts.at(-1);
   if (last && 'text' in last && last.type === 'text' && last.state === 'streaming') return 'talking';
-  // A call that runs shows so itself.
+  // A running call shows its state itself.
   return reply.parts.some((p) => p.type === 'dynamic-tool' && (p as ToolPart).state === 'input-available') ? 'talking' : 'working';
 }
 
-/** What the log has of the submissions of a conversation, read again with each outcome. */
+/** The records of a conversation's submissions, read again after each outcome. */
 function useFacts(traced: boolean, agent: string, id: string, outcomes: number): ReadonlyMap<string, Submission> {
   const [facts, set] = useState<ReadonlyMap<string, Submission>>(new Map());
   useEffect(() => {
@@ -122,7 +122,7 @@ function useFacts(traced: boolean, agent: string, id: string, outcomes: number):
     const life = new AbortController();
     getJSON<Listed>(api('conversation', { agent, id }), life.signal).then(
       (c) => set(new Map(c.submissions.map((s) => [s.id, s]))),
-      () => {}, // The chat does without.
+      () => {}, // The chat works without it.
     );
     return () => life.abort();
   }, [traced, agent, id, outcomes]);
@@ -161,7 +161,7 @@ function Empty({ agent, view, examples, send }: EmptyProps) {
 
 type Shown = Pick<Follower, 'url' | 'begun' | 'again' | 'forget'>;
 
-/** The rows of a conversation: its messages, outcomes that are to be told, and what is on its way. */
+/** The rows of a conversation: its messages, reported outcomes, and pending messages. */
 export function rowsOf(view: View, follower: Shown, traced = false, facts: ReadonlyMap<string, Submission> = new Map()): Row[] {
   const { messages, settlements } = view.conversation;
   const told = new Map<string, Settlement>();
@@ -195,7 +195,7 @@ export function rowsOf(view: View, follower: Shown, traced = false, facts: Reado
   return rows;
 }
 
-/** Whether a message is shown: what the runtime says of an outcome is told with that. */
+/** Whether a message is shown: an advisory about an outcome is shown with the outcome. */
 function shown(m: Message, told: Map<string, Settlement>): boolean {
   if (m.display === 'hidden') return false;
   if (m.purpose !== 'advisory' || !m.submissionId) return true;
@@ -203,7 +203,7 @@ function shown(m: Message, told: Map<string, Settlement>): boolean {
   return !(part && 'text' in part && told.get(m.submissionId)?.error?.message === part.text);
 }
 
-/** A sign that a reply is under way before there is a word of it. */
+/** An indicator that a reply is in progress before its first text. */
 function Working({ id }: { id: string }) {
   const [since] = useState(Date.now);
   const [now, set] = useState(since);
@@ -212,7 +212,7 @@ function Working({ id }: { id: string }) {
     return () => clearInterval(timer);
   }, []);
   const begun = madeAt(id);
-  // The clock of the server may be another one.
+  // The clock of the server may differ.
   const seconds = Math.floor((now - (begun !== undefined && begun <= since ? begun : since)) / 1_000);
   return <p class="working"><span class="dots" aria-hidden="true"><i /><i /><i /></span> Working{seconds >= 2 && <span class="dim"> {took(seconds * 1_000).replace(/\.00 s$/, ' s')}</span>}</p>;
 }
@@ -247,14 +247,14 @@ function Outcome({ settlement: s, url, traced }: OutcomeProps) {
   );
 }
 
-/** The words of vendors about the calls of a submission that failed, as far as events keep them. */
+/** The vendors' error messages of a failed submission, as far as events include them. */
 function useCauses(wanted: boolean, id: string): string[] {
   const [causes, set] = useState<string[]>([]);
   useEffect(() => {
     if (!wanted) return;
     const life = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    // Events of calls come a moment after the outcome.
+    // Events of calls arrive shortly after the outcome.
     const look = (again: number) => void getJSON<Timeline>(api('submission', { id }), life.signal).then((t) => {
       const found = causesOf(t.trace);
       set(found);
@@ -269,7 +269,7 @@ function useCauses(wanted: boolean, id: string): string[] {
   return causes;
 }
 
-/** The message within the body of a vendor's answer, or the body. */
+/** The message in the body of a vendor's response, or the body. */
 function wordsOf(body: string): string {
   try {
     const { error, message } = JSON.parse(body) as { error?: { message?: unknown }; message?: unknown };

@@ -1,22 +1,22 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Attachment } from '../client/types';
 
-/** How many images one message may have, and how large they may be in base64, as the protocol says. */
+/** The limits of the protocol for the images of a message: their number, and their size in base64. */
 const most = 16;
 const mostChars = 14_680_064;
 
 type Props = {
-  /** Where a draft is kept while the tab is open. */
+  /** The key of the draft that is kept while the tab is open. */
   place: string;
   busy: boolean;
   send: (body: string, attachments: Attachment[]) => boolean;
   stop: () => void;
   label: string;
-  /** It takes the keyboard when it comes, where there is one. */
+  /** Whether it gets the focus when it is mounted, on devices with a keyboard. */
   focused?: boolean;
 };
 
-/** Where a message is written. */
+/** The input of a message. */
 export function Composer({ place, busy, send, stop, label, focused = false }: Props) {
   const [text, setText] = useState(() => sessionStorage.getItem(`parley:draft:${place}`) ?? '');
   const [images, setImages] = useState<Attachment[]>([]);
@@ -30,7 +30,7 @@ export function Composer({ place, busy, send, stop, label, focused = false }: Pr
       if (text) sessionStorage.setItem(`parley:draft:${place}`, text);
       else sessionStorage.removeItem(`parley:draft:${place}`);
     } catch {
-      // A draft that is too long to keep is still there to be sent.
+      // A draft that is too long to store can still be sent.
     }
     const a = area.current!;
     a.style.height = 'auto';
@@ -38,7 +38,7 @@ export function Composer({ place, busy, send, stop, label, focused = false }: Pr
   }, [text, place]);
 
   useEffect(() => {
-    // On a device without a keyboard the one of the screen would hide what is there.
+    // On a touch device the on-screen keyboard would hide the content.
     if (focused && !matchMedia('(pointer: coarse)').matches) area.current!.focus({ preventScroll: true });
   }, [focused, place]);
 
@@ -68,7 +68,7 @@ export function Composer({ place, busy, send, stop, label, focused = false }: Pr
     area.current!.focus({ preventScroll: true });
   };
   const key = (e: KeyboardEvent) => {
-    // Enter that ends the input of a character by several keys sends nothing.
+    // Enter that ends an IME composition does not send.
     if (e.key === 'Enter' && !e.shiftKey && !e.isComposing && e.keyCode !== 229) {
       e.preventDefault();
       submit();

@@ -1,20 +1,20 @@
 import type { ComponentChildren } from 'preact';
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
-/** What a list shows: a key that stays, and how to draw it. */
+/** A row of a list: a stable key, and its render function. */
 export type Row = { key: string; draw: () => ComponentChildren };
 
-/** What is drawn beyond the visible part, in pixels. */
+/** The rendered margin around the visible part, in pixels. */
 const beyond = 600;
 const guess = 90;
-/** Browsers that keep what is in sight where it is do so without ending a movement under way. */
+/** Browsers with scroll anchoring keep the view in place without ending a scroll in progress. */
 const anchored = globalThis.CSS?.supports?.('overflow-anchor', 'auto') ?? false;
-/** How near to its end a list follows what is added. */
+/** The distance from its end within which a list follows new rows. */
 const near = 48;
 
 /**
- * A list of which only what can be seen is in the page. It stays at its end while it is there, and where it is
- * otherwise, whatever the rows above turn out to measure.
+ * A virtual list that renders only visible rows. At its end it stays at the end; elsewhere it keeps its
+ * position, whatever the measured heights of the rows above are.
  */
 export function VirtualList({ rows, label }: { rows: readonly Row[]; label: string }) {
   const box = useRef<HTMLDivElement>(null);
@@ -38,7 +38,7 @@ export function VirtualList({ rows, label }: { rows: readonly Row[]; label: stri
   const scrolled = () => {
     const b = box.current!;
     const distance = b.scrollHeight - b.scrollTop - b.clientHeight;
-    // Whoever scrolls up wants to stay there, however little it is yet; a list that has become shorter is at its end.
+    // Scrolling up, even a little, keeps the position; a list that has become shorter is at its end.
     if (b.scrollTop < last.current - 1 && distance > 1) following.current = false;
     else if (distance < near && b.scrollTop > last.current) following.current = true;
     look();
@@ -59,7 +59,7 @@ export function VirtualList({ rows, label }: { rows: readonly Row[]; label: stri
 
   useEffect(() => {
     const sized = new ResizeObserver(() => {
-      const b = box.current; // It may have gone.
+      const b = box.current; // It may be unmounted.
       if (b && following.current) b.scrollTop = b.scrollHeight;
       look();
     });
@@ -80,7 +80,7 @@ export function VirtualList({ rows, label }: { rows: readonly Row[]; label: stri
   );
 }
 
-/** Which rows are drawn, and how much room those before and after them take. */
+/** The rendered rows, and the height of the rows before and after them. */
 export function windowOf(rows: readonly Row[], heights: Map<string, number>, view: { top: number; height: number }) {
   let sum = 0;
   let first = -1;
@@ -100,7 +100,7 @@ export function windowOf(rows: readonly Row[], heights: Map<string, number>, vie
     }
   }
   if (first < 0) {
-    // The list has become shorter than where it was looked at.
+    // The list has become shorter than the scroll position.
     first = Math.max(0, rows.length - 10);
     before = rows.slice(0, first).reduce((n, r) => n + (heights.get(r.key) ?? guess), 0);
   }
@@ -109,7 +109,7 @@ export function windowOf(rows: readonly Row[], heights: Map<string, number>, vie
 
 type Observer = { observe(e: HTMLElement): void; unobserve(e: HTMLElement): void };
 
-/** Measures rows. What grows above the visible part moves the view by as much, so that nothing seems to move. */
+/** Measures rows. Growth above the visible part is compensated, so that the view does not move. */
 function useObserver(heights: { current: Map<string, number> }, box: { current: HTMLDivElement | null }, following: { current: boolean }, changed: () => void): Observer {
   const made = useRef<ResizeObserver | null>(null);
   made.current ??= new ResizeObserver((entries) => {

@@ -8,7 +8,7 @@ import { format } from '../route';
 import { memo } from '../memo';
 import { snippets, type Snippet } from './snippets';
 
-/** begun is what this page has begun the conversation with, if it did so by the message. */
+/** begun is the initial data, if this page created the conversation with the message. */
 type Props = { message: Message; url: string; traced: boolean; begun: unknown; queued?: boolean };
 
 /** One message of a conversation, whose address is url. */
@@ -34,8 +34,8 @@ export const MessageView = memo(function MessageView({ message, url, traced, beg
 });
 
 /**
- * Joins text that follows text: a reply that broke off goes on in a part of its own, in the middle of a sentence. What
- * comes after a call of a tool is another text.
+ * Joins adjacent texts: an interrupted reply continues in another part, in the middle of a sentence. Text
+ * after a tool call is a separate text.
  */
 export function joined(parts: readonly Part[]): Part[] {
   const out: Part[] = [];
@@ -49,7 +49,7 @@ export function joined(parts: readonly Part[]): Part[] {
   return out;
 }
 
-/** What people read of a message. */
+/** The text of a message. */
 export const textOf = (message: Message): string =>
   joined(message.parts).filter((p): p is TextPart => p.type === 'text').map((p) => p.text.trim()).filter(Boolean).join('\n\n');
 
@@ -67,12 +67,12 @@ function Actions({ message, url, traced, begun }: Props) {
   );
 }
 
-/** Puts what was done on the clipboard, as somebody else would do it. */
+/** Copies an action to the clipboard as a command or a program. */
 export function Copies({ of }: { of: (at: ReturnType<typeof access>) => Snippet[] }) {
   return <>{of(access()).map((s) => <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} title={`Copy as ${s.name}`} />)}</>;
 }
 
-/** A signal, or words of the runtime. */
+/** A signal, or an advisory of the runtime. */
 function Activity({ message }: { message: Message }) {
   const text = message.parts.map((p) => ('text' in p ? p.text : '')).join('\n');
   const about = message.signal?.tagName ?? message.signal?.type ?? (message.purpose === 'dispatch' ? 'signal' : 'runtime');
@@ -83,7 +83,7 @@ function Activity({ message }: { message: Message }) {
 const PartView = memo(function PartView({ part, url, plain }: { part: Part; url: string; plain: boolean }) {
   switch (part.type) {
     case 'text':
-      // What people write is shown as they wrote it.
+      // User text is shown unchanged.
       return plain ? <p class="plain" dir="auto">{(part as TextPart).text}</p> : <Markdown text={(part as TextPart).text} />;
     case 'reasoning':
       return <Reasoning part={part as TextPart} />;
@@ -105,7 +105,7 @@ function Reasoning({ part }: { part: TextPart }) {
   );
 }
 
-/** Whom a task was handed to, if the call is one of those. */
+/** The subagent of a task, if the call delegates one. */
 function taskOf(part: ToolPart): string {
   const { agent } = (part.toolName === 'task' && part.input ? part.input : {}) as { agent?: unknown };
   return typeof agent === 'string' ? ` ${agent}` : '';
@@ -129,7 +129,7 @@ function Tool({ part }: { part: ToolPart }) {
 
 type Wait = { name: string; state: string; until?: string };
 
-/** A wait of a tool for a signal, which the runtime tells as data. */
+/** A wait of a tool for a signal, which the runtime sends as data. */
 function waitOf(part: Part): Wait | undefined {
   const data = part.type.startsWith('data-wait-') ? ((part as DataPart).data as Wait | null) : undefined;
   return typeof data?.name === 'string' ? data : undefined;

@@ -16,7 +16,7 @@ export function remedy(s: Settlement): string {
   return (s.error && remedies[s.error.type]) ?? '';
 }
 
-/** The values of an error, next to its message. */
+/** The values of an error, in addition to its message. */
 export function facts(s: Settlement): string {
   const entries = Object.entries(s.error?.meta ?? {});
   return entries.map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`).join(', ');

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 
-/** As much of a JSON schema as a form shows. */
+/** The part of a JSON schema that a form supports. */
 export type Schema = {
   type?: string | string[];
   title?: string;
@@ -15,7 +15,7 @@ export type Schema = {
   format?: string;
 };
 
-/** What a form holds: the texts of its fields, or the whole as JSON. */
+/** The state of a form: the texts of its fields, or the whole value as JSON. */
 type Draft = { fields: Record<string, string | boolean>; raw: string };
 
 const kindOf = (s: Schema): string => {
@@ -24,17 +24,17 @@ const kindOf = (s: Schema): string => {
   return types.length === 1 && types[0] && ['string', 'integer', 'number', 'boolean'].includes(types[0]) ? types[0] : 'json';
 };
 
-/** Whether a schema has fields that a form can show. */
+/** Whether a schema has fields that a form supports. */
 export const hasForm = (s: Schema): boolean => Object.keys(s.properties ?? {}).length > 0;
 
-/** The value that a form says, or what is wrong with it. */
+/** The value of a form, or its mistake. */
 export function read(schema: Schema, draft: Draft, asJSON: boolean): { value?: unknown; problem?: string } {
   if (asJSON || !hasForm(schema)) {
     if (draft.raw.trim() === '') return {};
     try {
       return { value: JSON.parse(draft.raw) };
     } catch (e) {
-      return { problem: `The initial data is no JSON: ${(e as Error).message}` };
+      return { problem: `The initial data is not JSON: ${(e as Error).message}` };
     }
   }
   const value: Record<string, unknown> = {};
@@ -57,7 +57,7 @@ export function read(schema: Schema, draft: Draft, asJSON: boolean): { value?: u
       try {
         value[name] = JSON.parse(text);
       } catch {
-        return { problem: kind === 'json' ? `${name} is no JSON.` : `${name} is no number.` };
+        return { problem: kind === 'json' ? `${name} is not JSON.` : `${name} is not a number.` };
       }
     }
   }
@@ -70,7 +70,7 @@ function initial(s: Schema): string | boolean {
   return typeof s.default === 'string' ? s.default : JSON.stringify(s.default);
 }
 
-/** The state of a form, and the value it says. */
+/** The state of a form, and its value. */
 export function useInitialData(schema: Schema | undefined) {
   const [draft, setDraft] = useState<Draft>({ fields: {}, raw: '' });
   const [asJSON, setAsJSON] = useState(false);

@@ -1,8 +1,8 @@
-// What was done by hand, as a command or a program.
+// Actions of the user as a command or a program.
 
-/** A conversation, whether its server wants a token, and the names of other headers that it wants. */
+/** A conversation, whether its server requires a token, and the names of other required headers. */
 export type Place = { url: string; secured: boolean; headers: string[] };
-/** A message: its text, what the conversation began with, and how many images came along. */
+/** A message: its text, the initial data of the conversation, and the number of images. */
 export type Said = { body: string; initialData?: unknown; images?: number };
 export type Snippet = { name: string; text: string };
 
@@ -39,7 +39,7 @@ console.log(reply.text);
   ];
 }
 
-/** The ways to end what is owed an outcome. */
+/** The ways to abort unsettled work. */
 export function stopping(at: Place): Snippet[] {
   return [
     { name: 'curl', text: curl(at, `${at.url}/abort`, {}) },

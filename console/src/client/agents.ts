@@ -6,28 +6,28 @@ export type Agent = {
   description?: string;
   model: string;
   mounts: string[];
-  /** The JSON schema of what a conversation begins with. */
+  /** The JSON schema of the initial data. */
   initialData?: unknown;
 };
 
-/** What a page begins with. */
+/** The initial data of the page. */
 export type Server = {
   mode: 'dev' | 'serve';
-  /** There are pages beside the chat. */
+  /** There are further pages. */
   folder?: boolean;
   version: string;
   agents: Agent[];
-  /** The agent is the demo's. */
+  /** The agent is the demo agent. */
   demo?: boolean;
   /** The configuration file, if there is one. */
   file?: string;
   /** More request headers, which `cors` of the configuration lists. */
   headers?: string[];
-  /** What is wrong with the file as it is now; the one before serves. */
+  /** The mistakes of the current file; the previous one is served. */
   problems?: { text: string; line?: number; column?: number }[];
 };
 
-/** Below here is what is no part of the protocol. */
+/** Definitions below are not part of the protocol. */
 export const prefix = '/+console';
 
 export const getServer = (signal?: AbortSignal) => getJSON<Server>(`${prefix}/api/server`, signal);

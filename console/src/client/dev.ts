@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { prefix } from './agents';
 import { getJSON, RequestError } from './http';
 
-// What "parley dev" tells of what it has. The forms are those of internal/folder and observability/stats.
+// The API of "parley dev" for its data. The types match internal/folder and observability/stats.
 
 export type Tokens = { input: number; output: number; cost: number };
 export type Submission = Tokens & { id: string; title?: string; at: string; state: string; error?: string; totalMs?: number; model?: string; firstTokenMs?: number };
@@ -26,7 +26,7 @@ export type Request = {
 };
 export type Timeline = {
   agent: string; id: string; trace: Node; body?: Said; requests: Request[]; calls: Record<string, { args?: Said; result?: Said }>; first: number; last: number;
-  /** Why what stands in no log is not here. */
+  /** The reason that data outside the logs is missing. */
   missing?: string;
 };
 export type Batch = { seq: number; offset: string; records: unknown[] };
@@ -51,7 +51,7 @@ export type Figures = {
 
 export const api = (name: string, query: Record<string, string> = {}) => `${prefix}/api/${name}?${new URLSearchParams(query)}`;
 
-/** What an address answers, asked for again every so often while somebody looks. */
+/** The response of a URL, polled while the page is visible. */
 export function usePolled<T>(url: string, everyMs: number): { value?: T; error?: RequestError } {
   const [state, set] = useState<{ url?: string; text?: string; value?: T; error?: RequestError }>({});
   useEffect(() => {
@@ -62,7 +62,7 @@ export function usePolled<T>(url: string, everyMs: number): { value?: T; error?:
         try {
           const value = await getJSON<T>(url, life.signal);
           const text = JSON.stringify(value);
-          // What is the same is not drawn again.
+          // Equal values are not rendered again.
           set((was) => (was.url === url && was.text === text && !was.error ? was : { url, text, value }));
         } catch (error) {
           if (error instanceof RequestError) set((was) => (was.url === url ? { ...was, error } : { url, error }));

@@ -3,25 +3,25 @@ import { fromSnapshot, reduce, start, type Conversation } from './reduce';
 import { stream } from './stream';
 import type { Chunk, Delivery, Receipt, Snapshot } from './types';
 
-/** How a follower is in touch with its server. */
+/** The state of a follower's connection. */
 export type Phase = 'loading' | 'absent' | 'live' | 'away' | 'refused';
 
-/** A message that is on its way. */
+/** A pending message. */
 export type Pending = { delivery: Delivery; at: number; submissionId?: string; error?: RequestError };
 
-/** What a follower knows. */
+/** The state of a follower. */
 export type View = { phase: Phase; conversation: Conversation; pending: readonly Pending[]; error?: RequestError | undefined };
 
 const shortest = 250;
 const longest = 5_000;
 
 /**
- * Follows one conversation and sends messages to it, until it is closed. What was said is shown once, whatever
- * breaks: reading goes on from the last offset, and a message is repeated under its key until it is known to be there.
+ * Follows one conversation and sends messages to it, until it is closed. Every chunk is applied once, whatever
+ * fails: reading resumes at the last offset, and a message is retried with its key until it is admitted.
  */
 export class Follower {
   view: View = { phase: 'loading', conversation: start, pending: [] };
-  /** What this page has begun the conversation with, by the submission that it went along with. */
+  /** The initial data sent by this page, by submission. */
   readonly begun = new Map<string, unknown>();
   private readonly life = new AbortController();
   private readonly listeners = new Set<() => void>();
@@ -33,7 +33,7 @@ export class Follower {
   constructor(
     /** The address of the conversation. */
     readonly url: string,
-    /** Nobody but this page knows the address yet, so that there is nothing to ask for. */
+    /** This page created the id and has sent nothing yet, so there is nothing to read. */
     private fresh = false,
   ) {
     this.view = { ...this.view, pending: kept(url) };
@@ -59,7 +59,7 @@ export class Follower {
     void this.deliver(p);
   }
 
-  /** Sends a refused message again, or forgets it. */
+  /** Resends or drops a rejected message. */
   again(key: string) {
     const p = this.replace(key, { error: undefined });
     if (p) void this.deliver(p);
@@ -70,7 +70,7 @@ export class Follower {
     keep(this.url, this.view.pending);
   }
 
-  /** Ends everything that is owed an outcome. */
+  /** Aborts all unsettled work. */
   async abort(): Promise<boolean> {
     return (await postJSON<{ aborted: boolean }>(`${this.url}/abort`, {}, this.life.signal)).aborted;
   }
@@ -101,7 +101,7 @@ export class Follower {
     return found;
   }
 
-  /** Leaves out of the pending messages what the conversation shows. */
+  /** Removes the pending messages that the conversation contains. */
   private settlePending() {
     if (this.view.pending.length === 0) return;
     const shown = new Set(this.view.conversation.messages.map((m) => m.submissionId));
@@ -124,7 +124,7 @@ export class Follower {
         }
         if (!this.offset) await this.load();
         await this.follow(() => (wait = shortest));
-        // The server has ended the stream, as it does when it is told to stop.
+        // The server has ended the stream, for example during shutdown.
         this.change({ phase: 'away' });
       } catch (error) {
         if (signal.aborted) return;
@@ -132,11 +132,11 @@ export class Follower {
         if (refusal.type === 'stream_not_found') {
           this.offset = '';
           this.change({ phase: 'absent', error: undefined, conversation: start });
-          // Somebody else may begin it, too.
+          // Another client may create it too.
           await this.rest(2_000);
           continue;
         }
-        // An offset beyond the end: the conversation is another one than it was.
+        // An offset beyond the end: the conversation was replaced.
         if (refusal.type === 'conversation_stream_store_failure' || refusal.type === 'invalid_request') this.offset = '';
         this.change({ phase: refusal.passes || refusal.status >= 500 ? 'away' : 'refused', error: refusal.status === 0 ? undefined : refusal });
         wait = Math.max(wait, refusal.retryAfterMs);
@@ -151,7 +151,7 @@ export class Follower {
     this.resume();
   }
 
-  /** Ends after a time, or at the next wake, or at once if there was one since the last time. */
+  /** Resolves after a time, or at the next wake-up, or at once if there was one since the last call. */
   private async rest(ms?: number): Promise<void> {
     if (!this.woke) {
       await new Promise<void>((resolve) => {
@@ -173,7 +173,7 @@ export class Follower {
   private async follow(reached: () => void) {
     for await (const { event, data } of stream(`${this.url}?view=updates&live=sse&offset=${this.offset}`, this.life.signal)) {
       if (event === 'data') {
-        // What follows is drawn in one frame; what has come of it counts at once.
+        // Further chunks are rendered in one frame; the state is updated at once.
         this.view = { ...this.view, conversation: reduce(this.view.conversation, JSON.parse(data) as Chunk[]) };
         this.settlePending();
         this.draw();
@@ -194,7 +194,7 @@ export class Follower {
     for (const listener of this.listeners) listener();
   }
 
-  /** Tells the listeners before the next frame, once. */
+  /** Notifies the listeners before the next frame, once. */
   private draw() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -206,7 +206,7 @@ export class Follower {
 
 const place = (url: string) => `parley:pending:${url}`;
 
-/** What a tab had under way when it was reloaded: it is sent again under its keys. */
+/** The pending messages of a reloaded tab, which are resent with their keys. */
 function kept(url: string): Pending[] {
   try {
     return (JSON.parse(sessionStorage.getItem(place(url)) ?? '[]') as Pending[]).map(({ delivery, at }) => ({ delivery, at }));
@@ -220,6 +220,6 @@ function keep(url: string, pending: readonly Pending[]) {
     if (pending.length === 0) sessionStorage.removeItem(place(url));
     else sessionStorage.setItem(place(url), JSON.stringify(pending.map(({ delivery, at }) => ({ delivery, at }))));
   } catch {
-    // Images may be larger than what a tab may keep; they are sent all the same.
+    // Images may exceed the storage of a tab; they are still sent.
   }
 }

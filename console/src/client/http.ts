@@ -1,9 +1,9 @@
-// Requests of the page. The token is kept in memory alone: a reload asks for it again.
+// Requests of the page. The token is kept only in memory: a reload asks for it again.
 
 let token = '';
 const listeners = new Set<() => void>();
 
-/** Gives all requests from now on a token. */
+/** Sets the token of all further requests. */
 export function setToken(t: string) {
   token = t;
 }
@@ -15,19 +15,19 @@ export function setHeaders(names: string[]) {
   headers = names;
 }
 
-/** What requests of other programs must carry. */
+/** The headers that requests of other programs need. */
 export const access = () => ({ secured: token !== '', headers });
 
-/** Calls back when a server wants a token, or another one. */
+/** Calls back when a server requires a token, or rejects the current one. */
 export function onUnauthorized(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** An answer that is none: the server's error, or that there was no answer. */
+/** A failed request: the server's error, or no response. */
 export class RequestError extends Error {
   constructor(
-    /** Of the answer; 0 without one. */
+    /** Status of the response; 0 without one. */
     readonly status: number,
     readonly type: string,
     message: string,
@@ -38,18 +38,18 @@ export class RequestError extends Error {
     super(message);
   }
 
-  /** Whether the same request may be answered later. */
+  /** Whether a retry of the same request may succeed. */
   get passes(): boolean {
     return this.status === 0 || this.status === 503 || this.status === 502 || this.status === 504 || this.status === 429;
   }
 
-  /** The text for a person. The message may be the first sentence of the details, which is shown once. */
+  /** The text for the user. The message may be the first sentence of the details, which is shown once. */
   get text(): string {
     return this.details.startsWith(this.message) ? this.details : `${this.message} ${this.details}`.trim();
   }
 }
 
-/** Sends a request and returns its answer, which is not an error. */
+/** Sends a request and returns its successful response. */
 export async function request(url: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   if (token) headers.set('Authorization', `Bearer ${token}`);
@@ -81,13 +81,13 @@ export async function getJSON<T>(url: string, signal?: AbortSignal): Promise<T> 
   return (await request(url, signal ? { signal } : {})).json() as Promise<T>;
 }
 
-/** Sends a JSON value and returns the one that is answered. */
+/** Sends a JSON value and returns the response. */
 export async function postJSON<T>(url: string, body: unknown, signal?: AbortSignal): Promise<T> {
   const init: RequestInit = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
   return (await request(url, signal ? { ...init, signal } : init)).json() as Promise<T>;
 }
 
-/** Waits, unless the signal ends it. */
+/** Waits until the time is over or the signal aborts. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
@@ -96,7 +96,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
     };
     const timer = setTimeout(end, ms);
     signal.addEventListener('abort', end, { once: true });
-    // What has been away may be back at once.
+    // The network may be back.
     addEventListener('online', end, { once: true, signal });
   });
 }

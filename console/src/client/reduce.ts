@@ -1,6 +1,6 @@
 import type { Chunk, Message, Part, Position, Settlement, Snapshot, ToolPart } from './types';
 
-/** A conversation as far as it is known. Values are never changed, so that what is the same is as it was drawn. */
+/** The known state of a conversation. Values are immutable, so that equal values are not rendered again. */
 export type Conversation = {
   conversationId: string;
   messages: readonly Message[];
@@ -11,17 +11,17 @@ export type Conversation = {
 /** Before everything. */
 export const start: Conversation = { conversationId: '', messages: [], settlements: [], position: { batch: -1, index: -1 } };
 
-/** The state that a snapshot is. What its offset covers is not applied again. */
+/** The state of a snapshot. Chunks covered by its offset are not applied again. */
 export function fromSnapshot(s: Snapshot): Conversation {
   return { conversationId: s.conversationId, messages: s.messages, settlements: s.settlements, position: { batch: batchOf(s.offset), index: Infinity } };
 }
 
-/** The batch that an offset names; -1 is before all of them. */
+/** The batch of an offset; -1 is before all of them. */
 function batchOf(offset: string): number {
   return Number(offset.slice(offset.indexOf('_') + 1));
 }
 
-/** Applies chunks in order, but for those that were applied. */
+/** Applies chunks in order and skips applied ones. */
 export function reduce(c: Conversation, chunks: readonly Chunk[]): Conversation {
   let messages: Message[] | undefined;
   const own = () => (messages ??= [...c.messages]);
@@ -114,7 +114,7 @@ function say(parts: Part[], kind: 'text' | 'reasoning', delta: string): Part[] {
   return [...closed(parts), { type: kind, text: delta, state: 'streaming' }];
 }
 
-/** Parts of which nothing is still said. */
+/** Parts without open text. */
 function closed(parts: Part[]): Part[] {
   if (!parts.some((p) => 'text' in p && p.state === 'streaming')) return parts;
   return parts.map((p) => ('text' in p ? { ...p, state: 'done' } : p));
@@ -131,7 +131,7 @@ function finish(messages: Message[], call: string, outcome: Partial<ToolPart>) {
 function merge(a: unknown, b: unknown): unknown {
   if (!isObject(a) || !isObject(b)) return b;
   const out: Record<string, unknown> = { ...a };
-  // No name of a vendor's reaches a prototype: the spread has made all of them its own.
+  // No name of a vendor reaches a prototype: the spread makes all of them own properties.
   for (const [name, value] of Object.entries(b)) {
     const before = Object.hasOwn(out, name) ? out[name] : undefined;
     Object.defineProperty(out, name, { value: merge(before, value), enumerable: true, writable: true, configurable: true });

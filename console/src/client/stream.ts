@@ -3,7 +3,7 @@ import { request } from './http';
 /** One event of an event stream. */
 export type StreamEvent = { event: string; data: string };
 
-/** A server says something every 15 seconds; one that is silent for so long has gone. */
+/** A server sends a heartbeat every 15 seconds; without one for this long it is unreachable. */
 const silence = 40_000;
 
 /** Reads an event stream to its end. EventSource cannot send a token. */
@@ -28,7 +28,7 @@ export async function* stream(url: string, signal: AbortSignal): AsyncGenerator<
   }
 }
 
-/** Splits text into events, however it was cut. */
+/** Splits text into events, independent of chunk boundaries. */
 export class Parser {
   private rest = '';
 

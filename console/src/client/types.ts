@@ -1,4 +1,4 @@
-// What the conversation protocol says, as docs/protocol.md has it.
+// Types of the conversation protocol, see docs/protocol.md.
 
 export type State = 'streaming' | 'done';
 

@@ -1,4 +1,4 @@
-// Charts as SVG. Their values stand in a table next to each, so a chart is hidden from screen readers.
+// Charts as SVG. Each has its values in a table, so a chart is hidden from screen readers.
 
 export type Series = { name: string; kind: string; values: number[] };
 
@@ -8,7 +8,7 @@ const width = 600;
 const height = 150;
 const base = height - 18;
 
-/** The least value of 1, 2 or 5 times a power of ten that is not below n. */
+/** The smallest 1, 2 or 5 times a power of ten that is not below n. */
 export function ceiling(n: number): number {
   if (n <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(n));

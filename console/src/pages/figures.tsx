@@ -7,11 +7,11 @@ import { format } from '../route';
 import { Bars, Meter, Range, type Series } from './charts';
 import { Figures, periods, Select, Trouble } from './parts';
 
-/** The numbers that "parley stats" prints, as charts and tables. */
+/** The metrics of "parley stats", as charts and tables. */
 export function FiguresPage({ server }: { server: Server }) {
   const [agent, setAgent] = useState('');
   const [period, setPeriod] = useState('');
-  // The moment is that of the choice, so that the address stays the same.
+  // The time is that of the choice, so that the address does not change.
   const since = useMemo(() => (period ? String(Date.now() - Number(period)) : ''), [period]);
   const { value: f, error } = usePolled<Numbers>(api('figures', { agent, since }), 5_000);
   return (
@@ -68,7 +68,7 @@ function Tile({ name, value, note, bad = false }: { name: string; value: string;
   return <li><span class="dim">{name}</span><b>{value}</b><small class={bad ? 'bad' : 'dim'}>{note}</small></li>;
 }
 
-/** The last 24 hours that have something: outcomes and tokens, with the table of both. */
+/** The last 24 hours with events: outcomes and tokens, with a table of both. */
 function Hours({ f }: { f: Numbers }) {
   const hours = filled(f.hours).slice(-24);
   const labels = hours.map((h) => new Date(h.hour).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' }));
@@ -90,7 +90,7 @@ function Hours({ f }: { f: Numbers }) {
   );
 }
 
-/** Hours with those between them that have nothing, up to a day back from the newest. */
+/** Hours including empty ones between them, up to a day before the newest. */
 export function filled(hours: Numbers['hours']): Numbers['hours'] {
   const newest = hours.at(-1);
   if (!newest) return [];

@@ -15,7 +15,7 @@ export function Select({ label, value, set, options }: SelectProps) {
   );
 }
 
-/** A table whose first columns are texts and whose others are numbers, but for a last one of words. */
+/** A table whose first columns are texts and whose others are numbers, with an optional last column of text. */
 export function Figures({ head, rows, texts = 1, last = false }: { head: string[]; rows: ComponentChildren[][]; texts?: number; last?: boolean }) {
   if (rows.length === 0) return <p class="dim">None.</p>;
   const kind = (i: number) => (i < texts ? '' : last && i === head.length - 1 ? 'words' : 'number');

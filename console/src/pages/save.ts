@@ -1,10 +1,10 @@
 /** A text between tags. */
 const escaped = (s: string) => s.replace(/[&<>]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-/** Makes one file of what is shown, which needs nothing else: its own styles, and no script. */
+/** Returns the shown page as one self-contained file with its styles and without scripts. */
 export function standalone(title: string, shown: Element): string {
   const copy = shown.cloneNode(true) as Element;
-  // What needs the server does nothing here.
+  // Elements that need the server are removed.
   for (const e of copy.querySelectorAll('button, input, select')) e.remove();
   for (const a of copy.querySelectorAll('a[href^="#"]')) a.replaceWith(...a.childNodes);
   const rules = [...document.styleSheets].flatMap((s) => [...s.cssRules].map((r) => r.cssText)).join('\n');

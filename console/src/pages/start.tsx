@@ -2,13 +2,13 @@ import type { Server } from '../client/agents';
 import { Code } from '../markdown';
 import { freshID, go } from '../route';
 
-/** Where a newcomer begins. */
+/** The start page for new users. */
 export function Start({ server }: { server: Server }) {
   const mounted = server.agents.flatMap((a) => a.mounts.map((mount) => ({ agent: a, mount })));
   return (
     <div class="page">
       <h1>Talk to an agent</h1>
-      {mounted.length === 0 && <p class="problem">No agent has a mount. Give one of them mounts: [/agents/name] in the configuration.</p>}
+      {mounted.length === 0 && <p class="problem">No agent has a mount. Add mounts: [/agents/name] to one in the configuration.</p>}
       <ul class="cards">
         {mounted.map(({ agent, mount }) => (
           <li key={mount}>

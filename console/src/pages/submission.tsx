@@ -16,7 +16,7 @@ export function SubmissionPage({ id, server }: { id: string; server: Server }) {
   const [whole, setWhole] = useState(false);
   useEffect(() => {
     if (!whole || !shown.current) return;
-    // Everything is drawn now, folded or not.
+    // Everything is rendered now, folded or not.
     save(`${id}.html`, standalone(`Timeline of ${id}`, shown.current));
     setWhole(false);
   }, [whole]);
@@ -59,7 +59,7 @@ function Shown({ t, whole }: { t: Timeline; whole: boolean }) {
       </p>
       {t.missing && <p class="problem" role="alert">Prompts and failed calls are missing: {t.missing}</p>}
       {root.error && root.state !== 'aborted' && <p class="problem">{root.error.message} <code>{root.error.type}</code></p>}
-      {root.state === 'aborted' && <p class="notice">Stopped by a request to abort it. What was said until then is kept.</p>}
+      {root.state === 'aborted' && <p class="notice">Aborted by a request. The reply up to then is kept.</p>}
       <p class="toolbar">
         <button type="button" onClick={() => zoom(0.5)}>Zoom in</button><button type="button" onClick={() => zoom(2)}>Zoom out</button>
         <button type="button" disabled={!window} onClick={() => setWindow(undefined)}>Whole</button>
@@ -120,7 +120,7 @@ function Text({ said, name }: { said: Said | undefined; name: string }) {
   return (
     <>
       <h4>{name}, {bytes(said.bytes)}{said.truncated && ', of which this is the beginning'}</h4>
-      {said.text === undefined ? <p class="dim">Events of this agent do not keep what was said.</p> : <Code text={said.text} />}
+      {said.text === undefined ? <p class="dim">Events of this agent do not include content.</p> : <Code text={said.text} />}
     </>
   );
 }
@@ -132,8 +132,8 @@ function Prompted({ request: r, before }: { request: Request; before?: Request }
   const fresh = d.messages.filter((m) => m.how === 'new').length;
   return (
     <>
-      <h4>Prompt: {about}{r.inputTruncated && '; what is shown is its newest part'}</h4>
-      <p class="dim">{before ? `New since the call before: ${counted(fresh, 'message')}; the instructions are ${d.system === 'same' ? 'the same' : 'others'}.` : 'The first call.'}</p>
+      <h4>Prompt: {about}{r.inputTruncated && '; only its newest part is shown'}</h4>
+      <p class="dim">{before ? `New since the previous call: ${counted(fresh, 'message')}; the instructions are ${d.system === 'same' ? 'the same' : 'others'}.` : 'The first call.'}</p>
       {r.input.systemPrompt && <details class="fold" open={d.system !== 'same'}><summary>Instructions {d.system === 'changed' && <span class="tag">changed</span>}</summary><Code text={r.input.systemPrompt} /></details>}
       {d.messages.map((m, i) => (
         <details class={`fold change ${m.how}`} key={i} open={m.how === 'new'}>

@@ -1,12 +1,12 @@
 import type { Node, Prompt, Request, Timeline } from '../client/dev';
 import { took, when } from '../format';
 
-// The timeline of a submission, as what is drawn.
+// The layout of a submission's timeline.
 
-/** A node with its place. Times are milliseconds since the start of the submission. */
+/** A node with its position. Times are milliseconds since the start of the submission. */
 export type Line = { node: Node; depth: number; from: number; to: number; key: string };
 
-/** The nodes of a tree in the order in which they are drawn. */
+/** The nodes of a tree in display order. */
 export function lines(root: Node): Line[] {
   const zero = root.start ? Date.parse(root.start) : 0;
   const all: Line[] = [];
@@ -19,10 +19,10 @@ export function lines(root: Node): Line[] {
   return all;
 }
 
-/** How long the whole takes: to the end of whatever ends last. */
+/** The total duration, to the end of the last node. */
 export const span = (all: readonly Line[]): number => Math.max(1, ...all.map((l) => l.to));
 
-/** Where a line is within a window, in percent; nothing if it is outside. */
+/** The position of a line within a window, in percent; undefined if it is outside. */
 export function place(l: Line, window: { from: number; to: number }): { left: number; width: number } | undefined {
   const size = window.to - window.from;
   const from = Math.max(l.from, window.from);
@@ -31,7 +31,7 @@ export function place(l: Line, window: { from: number; to: number }): { left: nu
   return { left: (100 * (from - window.from)) / size, width: (100 * (to - from)) / size };
 }
 
-/** What a node is called, as the command line calls it. */
+/** The name of a node, as printed by the command line. */
 export function label(n: Node): string {
   const name = n.name ?? '';
   switch (n.kind) {
@@ -47,13 +47,13 @@ export function label(n: Node): string {
   }
 }
 
-/** The state of a node in words, "" for one that ended well. */
+/** The state of a node as text, "" for success. */
 export function stateOf(n: Node): string {
   if (n.state === 'ok') return '';
   return n.state === 'aborted' ? 'stopped' : n.state;
 }
 
-/** Round moments between two, about five of them. */
+/** About five round times between two. */
 export function ticks(window: { from: number; to: number }): number[] {
   const rough = (window.to - window.from) / 5;
   const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
@@ -63,13 +63,13 @@ export function ticks(window: { from: number; to: number }): number[] {
   return all;
 }
 
-/** How long a node took, as the command line says it: what is under way, and what has no length, took nothing yet. */
+/** The duration of a node, as printed by the command line; empty for one that runs or has no duration. */
 export function lasted(n: Node): string {
   const open = ['running', 'lost', 'queued'].includes(n.state);
   return n.kind === 'log' || n.kind === 'recovery' || (open && n.durationMs === 0) ? '' : took(n.durationMs);
 }
 
-/** What else there is to know of a node. */
+/** Further details of a node. */
 export function note(n: Node): string {
   const parts: string[] = [];
   if (n.kind === 'submission' && (n.attempt ?? 0) > 1) parts.push(`${n.attempt} attempts`);
@@ -85,17 +85,17 @@ export function note(n: Node): string {
   return parts.join(', ');
 }
 
-/** How much of what a model was shown came out of its vendor's cache. */
+/** The share of a model's input that was read from its vendor's cache. */
 export function cached(n: Node): string {
   const u = n.usage;
   const all = u ? u.input + u.cacheRead + u.cacheWrite : 0;
   return u && all ? `${Math.round((100 * u.cacheRead) / all)} %` : '–';
 }
 
-/** A message of a prompt beside the one of the call before. */
+/** A message of a prompt and its counterpart in the previous call. */
 export type Change = { role: string; text: string; how: 'same' | 'new' | 'gone' };
 
-/** What is another thing in a prompt than in the one before. Prompts grow at their ends, and are cut at their beginnings. */
+/** The difference between a prompt and the previous one. Prompts grow at their ends, and are truncated at their beginnings. */
 export function difference(before: Prompt | undefined, now: Prompt): { system: 'same' | 'changed' | 'first'; messages: Change[] } {
   const system = !before ? 'first' : (before.systemPrompt ?? '') === (now.systemPrompt ?? '') ? 'same' : 'changed';
   const same = (a: { role: string; text: string } | undefined, b: { role: string; text: string } | undefined) => a?.role === b?.role && a?.text === b?.text;
@@ -106,7 +106,7 @@ export function difference(before: Prompt | undefined, now: Prompt): { system: '
   let kept = old.length - skip;
   let gone = old.slice(0, skip);
   if (kept === 0) {
-    // Something in the middle was changed: what both begin with is the same.
+    // The middle has changed: the common prefix is the same.
     while (kept < Math.min(old.length, now.messages.length) && same(old[kept], now.messages[kept])) kept++;
     gone = old.slice(kept);
     const begun = now.messages.slice(0, kept).map((m): Change => ({ ...m, how: 'same' }));
@@ -115,7 +115,7 @@ export function difference(before: Prompt | undefined, now: Prompt): { system: '
   return { system, messages: [...gone.map((m): Change => ({ ...m, how: 'gone' })), ...now.messages.map((m, i): Change => ({ ...m, how: i < kept ? 'same' : 'new' }))] };
 }
 
-/** The calls of a turn, each with the one of the same purpose before it. */
+/** The calls of a turn, each with the previous one of the same purpose. */
 export function requestsOf(t: Timeline, turn: string): { request: Request; before?: Request }[] {
   const found: { request: Request; before?: Request }[] = [];
   t.requests.forEach((request, i) => {
