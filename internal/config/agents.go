@@ -37,7 +37,7 @@ func (r *reader) agents(dst *[]Agent) func(value) {
 			}
 		}
 		if v.node.kind == mapping && len(v.node.pairs) == 0 && len(r.opts.Agents) == 0 {
-			r.blame(v, fault{"is empty, but a server has agents to serve", "write for example " + v.example})
+			r.blame(v, fault{"is empty, but a server needs agents", "write for example " + v.example})
 		}
 	}
 }

@@ -74,23 +74,23 @@ func (b Bucket) remedy(e *storage.Error) string {
 	text := strings.ToLower(e.Error())
 	switch {
 	case strings.Contains(text, "slowdown") || strings.Contains(text, "throttl") || e.Status == http.StatusTooManyRequests:
-		return "the store is up and throttles requests: lower its load or raise its limits, then start again"
+		return "the store throttles requests: reduce its load or raise its limits, then start again"
 	case e.Status >= http.StatusInternalServerError:
-		return "the store is up and reports a failure of its own: check its state and its log"
+		return "the store reports an internal failure: check its state and its log"
 	case strings.Contains(e.Code, "Token"):
-		return "the key belongs to a session that has expired, or that needs a token, and tokens are not read: " +
+		return "the key belongs to an expired session, or needs a session token, which is not supported: " +
 			"name a permanent key with bucket.accessKeyEnv and bucket.secretKeyEnv"
 	case strings.Contains(text, "object lock") || strings.Contains(e.Code, "ObjectLock") || strings.Contains(text, "content-md5"):
 		return "object lock is on: objects must be created without a digest header and deleted at once, use a bucket without object lock and retention"
 	case e.Code == "SignatureDoesNotMatch" && e.Op == storage.OpCreate:
 		return "reads with this key succeed, so a proxy before the store drops or changes If-None-Match, which is signed: connect to the store itself, " +
-			"or let the proxy pass the header on"
+			"or make the proxy forward the header"
 	case e.Code == "NoSuchBucket":
 		return "create the bucket, or correct bucket.name"
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
 		strings.Contains(e.Code, "AccessKey") || strings.Contains(e.Code, "User"):
 		if b.AccessKey == "" {
-			return "requests go without a key: name the variables of one with bucket.accessKeyEnv and bucket.secretKeyEnv"
+			return "requests are anonymous: name the variables of a key with bucket.accessKeyEnv and bucket.secretKeyEnv"
 		}
 		return "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name, and that the key may list, read, write and delete there"
 	case e.Status/100 == 3 || e.Code == "AuthorizationHeaderMalformed":

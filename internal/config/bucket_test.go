@@ -26,15 +26,15 @@ func TestExplain(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no key":       {nobody, refused(http.StatusForbidden, "AccessDenied"), "name the variables of one with bucket.accessKeyEnv and bucket.secretKeyEnv"},
+		"no key":       {nobody, refused(http.StatusForbidden, "AccessDenied"), "name the variables of a key with bucket.accessKeyEnv and bucket.secretKeyEnv"},
 		"another key":  {at, refused(http.StatusForbidden, "AccessDenied"), "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name"},
 		"no bucket":    {at, refused(http.StatusNotFound, "NoSuchBucket"), "create the bucket, or correct bucket.name"},
 		"other region": {at, refused(http.StatusMovedPermanently, ""), "check bucket.region and bucket.endpoint"},
 		"no answer":    {at, errors.New("refused"), "that the server is up and reachable from here"},
-		"throttled":    {at, failed("get", http.StatusServiceUnavailable, "SlowDown", ""), "the store is up and throttles requests"},
+		"throttled":    {at, failed("get", http.StatusServiceUnavailable, "SlowDown", ""), "the store throttles requests"},
 		"throttled, after some attempts": {at, &storage.Error{Op: "get", Kind: storage.ErrUnavailable, Err: errors.Join(context.DeadlineExceeded,
-			failed("get", http.StatusServiceUnavailable, "SlowDown", ""))}, "the store is up and throttles requests"},
-		"throttled by a proxy": {at, failed("get", http.StatusTooManyRequests, "", ""), "the store is up and throttles requests"},
+			failed("get", http.StatusServiceUnavailable, "SlowDown", ""))}, "the store throttles requests"},
+		"throttled by a proxy": {at, failed("get", http.StatusTooManyRequests, "", ""), "the store throttles requests"},
 		"failing":              {at, failed("get", http.StatusInternalServerError, "InternalError", ""), "check its state and its log"},
 		"session is over":      {at, refused(http.StatusBadRequest, "ExpiredToken"), "name a permanent key with bucket.accessKeyEnv"},
 		"session is over, 403": {at, refused(http.StatusForbidden, "ExpiredToken"), "name a permanent key with bucket.accessKeyEnv"},

@@ -70,7 +70,7 @@ func (r *reader) channels(dst *[]Channel) func(value) {
 		for _, entry := range r.entries(v, "{kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}") {
 			c := Channel{Name: entry.name}
 			if f := checkMount("/" + c.Name); f != (fault{}) || strings.Contains(c.Name, "/") {
-				r.blameKey(entry, fault{"is no name of a channel", "use letters, digits and -._~, since it is a part of the path /channels/<name>"})
+				r.blameKey(entry, fault{"is not a valid channel name", "use letters, digits and -._~, because it is a part of the path /channels/<name>"})
 			}
 			r.channel(entry, &c)
 			*dst = append(*dst, c)
@@ -130,10 +130,10 @@ func (r *reader) channel(v value, c *Channel) {
 	}
 	if r.written(v, "previousSecretEnv") && !slices.Contains([]string{KindCommerce, KindStandardWebhooks, KindStripe}, c.Kind) {
 		at, _ := r.given(v, "previousSecretEnv")
-		r.blameKey(at, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only commerce, standardwebhooks and stripe rotate secrets"})
+		r.blameKey(at, fault{"does not apply to a channel of the kind " + quote(c.Kind), "remove it: only commerce, standardwebhooks and stripe rotate secrets"})
 	}
 	if at, ok := r.given(v, "headerPrefix"); ok && c.HeaderPrefix != "" && !headersNamed(c.Kind) {
-		r.blameKey(at, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: the headers of other kinds than commerce, messenger, notes and standardwebhooks have one name"})
+		r.blameKey(at, fault{"does not apply to a channel of the kind " + quote(c.Kind), "remove it: only commerce, messenger, notes and standardwebhooks have a header prefix"})
 	}
 }
 
@@ -142,13 +142,13 @@ func (r *reader) channelReply(v value, c *Channel) {
 	url, env := r.written(v, "url"), r.written(v, "urlEnv")
 	switch {
 	case !slices.Contains([]string{KindMessenger, KindSlack, KindTwilio, KindWhatsApp}, c.Kind):
-		r.blameKey(v, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only messenger, slack, twilio and whatsapp take replies"})
+		r.blameKey(v, fault{"does not apply to a channel of the kind " + quote(c.Kind), "remove it: only messenger, slack, twilio and whatsapp support replies"})
 		return
 	case c.Signal != "":
-		r.blameKey(v, fault{"cannot stand next to signal, since a signal has no reply", "remove one of them"})
+		r.blameKey(v, fault{"excludes signal, because a signal has no reply", "remove one of them"})
 	case url && env:
 		other, _ := r.given(v, "urlEnv")
-		r.blameKey(other, fault{"stands beside url, but an API has one", "keep url, or urlEnv for one that is a secret"})
+		r.blameKey(other, fault{"is set in addition to url, but an API has one", "keep url, or urlEnv if it is a secret"})
 	case !url && !env && (c.Kind == KindMessenger || c.Kind == KindWhatsApp):
 		r.missing(v, "url", "https://graph.example.com/v1.0")
 	}
@@ -187,12 +187,12 @@ func (r *reader) channelAgents(root value, s *Server) {
 	for _, c := range s.Channels {
 		known := slices.ContainsFunc(s.Agents, func(a Agent) bool { return a.Agent.Name == c.Agent })
 		if at, ok := r.seen[all.at.key(c.Name).key("agent").String()]; ok && !known && c.Agent != "" {
-			r.blame(at, fault{"names the agent " + quote(c.Agent) + ", which is not there", "name one of the key agents"})
+			r.blame(at, fault{"names the unknown agent " + quote(c.Agent), "use one of the key agents"})
 		}
 	}
 	for mount, at := range r.mounted {
 		if len(s.Channels) > 0 && (mount == "/channels" || strings.HasPrefix(mount, "/channels/")) {
-			r.blame(at, fault{"is where channels are", "mount the agent elsewhere, for example at /agents"})
+			r.blame(at, fault{"is the path of channels", "mount the agent elsewhere, for example at /agents"})
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestChannels(t *testing.T) {
 
 func TestChannelMistakes(t *testing.T) {
 	for name, tt := range map[string]struct{ yaml, want string }{
-		"reply of another kind":    {"channels: {g: {kind: github, agent: echo, secretEnv: S, message: x, reply: {tokenEnv: S}}}", "only messenger, slack, twilio and whatsapp take replies"},
+		"reply of another kind":    {"channels: {g: {kind: github, agent: echo, secretEnv: S, message: x, reply: {tokenEnv: S}}}", "only messenger, slack, twilio and whatsapp support replies"},
 		"reply without a token":    {"channels: {b: {kind: slack, agent: echo, secretEnv: S, reply: {url: \"https://e.com/api\"}}}", "channels.b.reply.tokenEnv: is missing"},
 		"reply without a URL":      {"channels: {b: {kind: messenger, agent: echo, secretEnv: S, reply: {tokenEnv: S}}}", "channels.b.reply.url: is missing"},
 		"reply with two URLs":      {"channels: {b: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: S, url: \"https://e.com/api\", urlEnv: S}}}", "keep url, or urlEnv"},
@@ -60,8 +60,8 @@ func TestChannelMistakes(t *testing.T) {
 		"no agent":                 {"channels: {bot: {kind: slack, secretEnv: S}}", "channels.bot.agent: is missing"},
 		"no secret":                {"channels: {bot: {kind: slack, agent: echo}}", "channels.bot.secretEnv: is missing"},
 		"secret that is unset":     {"channels: {bot: {kind: slack, agent: echo, secretEnv: NOT_SET}}", "NOT_SET"},
-		"another agent":            {"channels: {bot: {kind: slack, agent: ecko, secretEnv: S}}", `names the agent "ecko"`},
-		"name of two segments":     {"channels: {a/b: {kind: slack, agent: echo, secretEnv: S}}", "no name of a channel"},
+		"another agent":            {"channels: {bot: {kind: slack, agent: ecko, secretEnv: S}}", `names the unknown agent "ecko"`},
+		"name of two segments":     {"channels: {a/b: {kind: slack, agent: echo, secretEnv: S}}", "not a valid channel name"},
 		"no instance":              {"channels: {n: {kind: notes, agent: echo, secretEnv: S, message: x}}", "channels.n.instance: is missing"},
 		"no message":               {"channels: {n: {kind: notes, agent: echo, secretEnv: S, instance: x}}", "channels.n.message: is missing"},
 		"no message of GitHub":     {"channels: {g: {kind: github, agent: echo, secretEnv: S}}", "channels.g.message: is missing"},
@@ -69,7 +69,7 @@ func TestChannelMistakes(t *testing.T) {
 		"no account":               {"channels: {t: {kind: twilio, agent: echo, secretEnv: S, publicUrl: \"https://e.com\"}}", "channels.t.account: is missing"},
 		"no public URL":            {"channels: {t: {kind: twilio, agent: echo, secretEnv: S, account: AC}}", "channels.t.publicUrl: is missing"},
 		"rotation of slack":        {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, previousSecretEnv: S}}", "rotate secrets"},
-		"headers of slack":         {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, headerPrefix: X-Other}}", "have one name"},
+		"headers of slack":         {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, headerPrefix: X-Other}}", "have a header prefix"},
 		"headers of no name":       {"channels: {bot: {kind: messenger, agent: echo, secretEnv: S, headerPrefix: \"X Other\"}}", "is not the name of a header"},
 		"capability":               {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, message: \"{response_url}\"}}", "response_url is a capability"},
 		"capability, attribute":    {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, signal: s, attributes: {t: \"{trigger_id}\"}}}", "trigger_id is a capability"},
@@ -88,7 +88,7 @@ func TestChannelMistakes(t *testing.T) {
 		o := options()
 		o.Env = func(string) (string, bool) { return "x", true }
 		_, err := config.Parse("parley.yaml", []byte("agents: {echo: {mounts: [/channels/echo], model: demo/parrot}}\nchannels: {bot: {kind: slack, agent: echo, secretEnv: S}}\n"), o)
-		if err == nil || !strings.Contains(err.Error(), "is where channels are") {
+		if err == nil || !strings.Contains(err.Error(), "is the path of channels") {
 			t.Errorf("error %v", err)
 		}
 	})

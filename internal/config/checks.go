@@ -55,7 +55,7 @@ func checkURL(s string) fault {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fault{quote(s) + " is neither http nor https", remedy}
 	case !isHost(u.Hostname()) || u.Port() != "" && !isPort(u.Port()) || strings.HasSuffix(u.Host, ":"):
-		return fault{quote(s) + " has no host that can be reached", remedy}
+		return fault{quote(s) + " has no reachable host", remedy}
 	}
 	return fault{}
 }
@@ -67,7 +67,7 @@ func checkBaseURL(s string) fault {
 		return f
 	}
 	if strings.Contains(query, "#") {
-		return fault{"holds a \"#\", which no request sends", "write %23 for one in a query"}
+		return fault{"contains a \"#\", which no request sends", "write %23 for one in a query"}
 	}
 	return fault{}
 }
@@ -83,7 +83,7 @@ func CheckURL(s string) error {
 // checkBare rejects the parts of an address that may hold a secret. Its text does not show them.
 func checkBare(s string) fault {
 	if i := strings.IndexAny(s, "@?#"); i >= 0 {
-		return fault{fmt.Sprintf("holds a %q, as an address does that carries a password or a query", s[i:i+1]), "write the address alone"}
+		return fault{fmt.Sprintf("contains %q, which may belong to a password or a query", s[i:i+1]), "write only the address"}
 	}
 	return fault{}
 }
@@ -177,7 +177,7 @@ func checkPrefix(s string) fault {
 	}
 	for step := range strings.SplitSeq(s, "/") {
 		if step == "" || step == "." || step == ".." || !regexp.MustCompile(`^[A-Za-z0-9._-]+$`).MatchString(step) {
-			return fault{fmt.Sprintf("%s has the part %s, which is not of letters, digits and ._-", quote(s), quote(step)), remedy}
+			return fault{fmt.Sprintf("%s has the part %s, which has characters other than letters, digits and ._-", quote(s), quote(step)), remedy}
 		}
 	}
 	if len(s) > 200 {
@@ -197,7 +197,7 @@ func checkOrigin(s string) fault {
 		return f
 	}
 	if strings.Contains(s, "*") {
-		return fault{quote(s) + " has a wildcard within", `list each origin, or write "*" alone to allow every page`}
+		return fault{quote(s) + " contains a wildcard", `list each origin, or write "*" alone to allow every page`}
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme == "" || !isHost(u.Hostname()) || u.Port() != "" && !isPort(u.Port()) {
@@ -261,7 +261,7 @@ func checkProviderID(s string) fault {
 
 func checkGatewayID(s string) fault {
 	if strings.TrimSpace(s) == "" {
-		return fault{"is empty, and options without an id name no gateway", "write for example id: default"}
+		return fault{"is empty, but a gateway needs an id", "write for example id: default"}
 	}
 	return fault{}
 }
@@ -276,7 +276,7 @@ func checkHeaderName(s string) fault {
 // checkHeaderValue does not show the value, which may be a secret.
 func checkHeaderValue(s string) fault {
 	if strings.ContainsFunc(s, func(c rune) bool { return unicode.IsControl(c) && c != '\t' }) {
-		return fault{"holds a line break or another control character", "write the value on one line"}
+		return fault{"contains a line break or another control character", "write the value on one line"}
 	}
 	return fault{}
 }

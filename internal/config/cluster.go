@@ -57,7 +57,7 @@ func (r *reader) admin(dst *Admin) func(value) {
 		})
 		if dst.Profiles && !r.written(v, "listen") {
 			key, _ := r.given(v, "pprof")
-			r.blameKey(key, fault{"stands without listen, so nobody could ask for a profile", "add listen: 127.0.0.1:9464, or remove it"})
+			r.blameKey(key, fault{"requires listen", "add listen: 127.0.0.1:9464, or remove it"})
 		}
 	}
 }
@@ -109,20 +109,20 @@ func (r *reader) advertise(v value, c *Cluster, fromEnv string) {
 	named = named && r.written(v, "advertiseEnv")
 	switch {
 	case named && r.written(v, "advertise"):
-		r.blameKey(variable, fault{"stands beside advertise, but a node has one address", "keep one of the two"})
+		r.blameKey(variable, fault{"is set in addition to advertise, but a node has one address", "keep one of the two"})
 	case named && fromEnv != "":
 		c.Advertise = withPort(fromEnv, port)
 		if f := checkAdvertise(c.Advertise); f != (fault{}) {
 			// The value of the variable is not shown.
 			r.blame(variable, fault{
-				"the variable " + quote(variable.node.text) + " holds no address that other nodes can dial",
+				"the variable " + quote(variable.node.text) + " has no address that other nodes can dial",
 				"put a host or host:port into it, as the downward API does with status.podIP",
 			})
 		}
 	case named || r.written(v, "advertise"):
 	case anyHost(host):
 		r.blame(listen, fault{
-			quote(c.Listen) + " is every address of this machine, and others cannot tell which to dial",
+			quote(c.Listen) + " is every address of this machine, so others do not know which to dial",
 			"add for example advertise: 10.0.0.5:" + port + ", or advertiseEnv: POD_IP",
 		})
 	case port != "0":
@@ -156,9 +156,9 @@ func checkAdvertise(s string) fault {
 	host, port, _ := net.SplitHostPort(s)
 	switch {
 	case anyHost(host):
-		return fault{quote(s) + " names no host", remedy}
+		return fault{quote(s) + " has no host", remedy}
 	case port == "0":
-		return fault{quote(s) + " names no port", remedy}
+		return fault{quote(s) + " has no port", remedy}
 	}
 	return fault{}
 }
@@ -199,7 +199,7 @@ func checkFile(s string) fault {
 
 func checkTLSName(s string) fault {
 	if !isHost(s) || net.ParseIP(s) != nil {
-		return fault{quote(s) + " is not a name that a certificate can be for", "write for example " + DefaultTLSName}
+		return fault{quote(s) + " is not a valid name for a certificate", "write for example " + DefaultTLSName}
 	}
 	return fault{}
 }
@@ -253,7 +253,7 @@ func (r *reader) ports(root value, s *Server) {
 				if other.written {
 					name = other.key.at.String()
 				}
-				r.blame(l.key, fault{fmt.Sprintf("%s is the address of %s too", quote(l.at), name), "write another port"})
+				r.blame(l.key, fault{fmt.Sprintf("%s is also the address of %s", quote(l.at), name), "write another port"})
 				break
 			}
 		}

@@ -36,7 +36,7 @@ type Server struct {
 	Cluster *Cluster
 	// StrictReads makes every read list the bucket for the newest batch.
 	StrictReads bool
-	// Beta is nil if clients of the beta protocol are not served.
+	// Beta is nil if clients of the beta line are not served.
 	Beta     *Beta
 	Admin    Admin
 	Events   Events
@@ -56,7 +56,7 @@ type Server struct {
 	Workflows []string
 }
 
-// Beta configures the agents and paths for clients of the beta protocol.
+// Beta configures the agents and paths for clients of the beta line.
 type Beta struct {
 	// Path is a valid mount.
 	Path string

@@ -49,7 +49,7 @@
 //	  heartbeat: 500ms        # suspect: 2s, fence: 1500ms; the same on all nodes
 //	  tls: {ca: ca.pem, cert: node.pem, key: node-key.pem, name: parley}
 //	strictReads: false
-//	beta: {path: /beta, agents: [echo]} # also for clients of the beta protocol; without agents, all
+//	beta: {path: /beta, agents: [echo]} # also for clients of the beta line; without agents, all
 //	channels:                 # webhooks of platforms, at /channels/<name>, as messages to an agent
 //	  bot: {kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}
 //	  pages: {kind: notes, agent: echo, secretEnv: NOTES_TOKEN, events: [page.created], instance: "{entity.id}",

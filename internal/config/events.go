@@ -147,7 +147,7 @@ func checkAddress(s string) fault {
 		return fault{f.problem, remedy}
 	}
 	if host, port, _ := net.SplitHostPort(s); host == "" || port == "0" {
-		return fault{quote(s) + " lacks a host or a port", remedy}
+		return fault{quote(s) + " has no host or no port", remedy}
 	}
 	return fault{}
 }
@@ -264,7 +264,7 @@ func (r *reader) variableHeaders(dst *map[string]string) func(value) {
 			if !ok || err != nil || checkHeaderName(name) != (fault{}) || strings.ContainsAny(decoded, "\x00\r\n") {
 				// The value of the variable is not shown.
 				r.blame(v, fault{
-					"the variable " + quote(v.node.text) + " holds no headers",
+					"the variable " + quote(v.node.text) + " has no headers",
 					"put name=value into it, several with commas between them, and spaces as %20",
 				})
 				return

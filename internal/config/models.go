@@ -43,7 +43,7 @@ func (r *reader) subagents(dst *[]*agent.Agent, depth int) func(value) {
 	return func(v value) {
 		if depth > agent.MaxTaskDepth {
 			r.blameKey(v, fault{
-				fmt.Sprintf("are deeper than tasks are handed on, which is %d levels", agent.MaxTaskDepth), "remove the key, or move the subagents up",
+				fmt.Sprintf("exceed the maximum depth of %d levels", agent.MaxTaskDepth), "remove the key, or move the subagents up",
 			})
 			return
 		}
@@ -118,7 +118,7 @@ func (r *reader) providerOf(spec string, at *path, known map[string]providers.Re
 		}
 	}
 	slices.Sort(ids)
-	f := fault{problem: quote(provider) + " is not a provider: neither built in nor a key of providers"}
+	f := fault{problem: quote(provider) + " is not a provider, neither built-in nor in providers"}
 	f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
 	if len(ids) > maxIDs {
 		f.remedy = "add it to providers, or use one that parley models lists"

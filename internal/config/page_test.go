@@ -13,13 +13,13 @@ import (
 // pageHead is the part of docs/configuration.md above its tables.
 const pageHead = `# Configuration
 
-Look up every key of parley.yaml here: the kind of its value, its default and its meaning. "parley serve" and "parley dev" read
-the file at their start and list all mistakes at once, each with a line and a remedy. Examples are in [README.md](../README.md) and
+This page lists every key of parley.yaml with the kind of its value, its default and its meaning. "parley serve" and "parley dev"
+read the file when they start and report all mistakes at once, each with a line and a remedy. Examples are in [README.md](../README.md) and
 [deploy/](../deploy/README.md).
 
-A secret is never in the file: a key that ends in "Env" names the variable that holds it. A flag counts before its variable, such as
-"PARLEY_LISTEN" for "--listen", and that before the file. NAME is a name that you choose, "[]" an item of a list. A file for "parley run"
-has the keys of one agent, apart from "mounts", next to "name" and "providers".
+Secrets are never in the file: a key that ends in "Env" names the environment variable of a secret. A flag overrides its variable,
+such as "PARLEY_LISTEN" for "--listen", which overrides the file. NAME is a name that you choose, "[]" an item of a list. A file for
+"parley run" has the keys of one agent except "mounts", and the keys "name" and "providers".
 
 This page is generated from the reader of the file. After a change of the reader, describe the key in
 internal/config/testdata/meanings.txt and run "go test ./internal/config -run TestConfigurationPage -rewrite".

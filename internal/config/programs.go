@@ -45,7 +45,7 @@ func (r *reader) overriding(a *agent.Agent) []field {
 			}
 		case "subagents", "initialData":
 			f.read = func(v value) {
-				r.blameKey(v, fault{"is for the program to say, which brings this agent along", "remove it"})
+				r.blameKey(v, fault{"is defined by the program, which has this agent", "remove it"})
 			}
 		}
 	}
@@ -66,8 +66,8 @@ func (r *reader) complete(dst *[]Agent, agents *path) {
 		mount := DefaultMount(brought.Name)
 		if other, ok := r.mounted[mount]; ok {
 			r.blame(other, fault{
-				fmt.Sprintf("%s is where agent %s of the program is", quote(mount), quote(brought.Name)),
-				fmt.Sprintf("choose another path, or give that one mounts of its own at agents.%s", brought.Name),
+				fmt.Sprintf("%s is the mount of agent %s of the program", quote(mount), quote(brought.Name)),
+				fmt.Sprintf("choose another path, or set the mounts of that one at agents.%s", brought.Name),
 			})
 			continue
 		}

@@ -331,7 +331,7 @@ func (r *reader) variableOr(dst *string, blank func(v value, shown string, set b
 		} else if !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
 			remedy := "put the secret into an environment variable and write its name, for example " + v.example
 			if regexp.MustCompile(`^\$\{?[A-Za-z_][A-Za-z0-9_]*\}?$`).MatchString(name) {
-				remedy = `write the name alone, without "$" and braces, for example ` + v.example
+				remedy = `write only the name, without "$" and braces, for example ` + v.example
 			}
 			r.blame(v, fault{"is not the name of an environment variable", remedy})
 			return
@@ -343,7 +343,7 @@ func (r *reader) variableOr(dst *string, blank func(v value, shown string, set b
 		case secret == "":
 			blank(v, shown, set)
 		case strings.ContainsFunc(secret, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }):
-			r.blame(v, fault{shown + " holds a space or a line break", "export the secret alone"})
+			r.blame(v, fault{shown + " contains a space or a line break", "export only the secret"})
 		default:
 			*dst = secret
 		}

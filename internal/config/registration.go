@@ -55,7 +55,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 		return
 	}
 	if gateway, ok := r.given(v, "gateway"); ok {
-		r.blameKey(gateway, fault{"means nothing without the api " + providers.APIEdgeAIBinding, "remove it"})
+		r.blameKey(gateway, fault{"requires the api " + providers.APIEdgeAIBinding, "remove it"})
 	}
 	if slices.Contains(r.opts.Catalog, v.name) {
 		return
@@ -79,7 +79,7 @@ func (r *reader) apiKey(provider string, dst *string) func(value) {
 func (r *reader) edge(v value) {
 	for _, p := range v.node.pairs {
 		if child, ok := r.given(v, p.name); ok && !slices.Contains([]string{"api", "gateway", "telemetry"}, p.name) {
-			r.blameKey(child, fault{"means nothing with the api " + providers.APIEdgeAIBinding, "remove it"})
+			r.blameKey(child, fault{"does not apply to the api " + providers.APIEdgeAIBinding, "remove it"})
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (r *reader) models(dst *map[string]providers.ModelOverride) func(value) {
 	return func(v value) {
 		for _, m := range r.entries(v, "{contextWindow: 8000}") {
 			if m.name == "" || strings.ContainsAny(m.name, " \t\r\n") {
-				r.blameKey(m, fault{quote(m.name) + " is not the id of a model", "write the id as the provider has it, without spaces"})
+				r.blameKey(m, fault{quote(m.name) + " is not the id of a model", "write the provider's id, without spaces"})
 			}
 			var own providers.ModelOverride
 			r.fields(m, r.modelFields(&own))
@@ -215,7 +215,7 @@ func (r *reader) modelFields(dst *providers.ModelOverride) []field {
 		{name: "input", example: "[text, image]", read: func(v value) {
 			r.texts(&dst.Input, checkInput)(v)
 			if v.node.kind == list && len(v.node.items) == 0 {
-				r.blame(v, fault{"is empty, but a model takes something", "write [text] or [text, image], or remove the key"})
+				r.blame(v, fault{"is empty, but a model needs an input", "write [text] or [text, image], or remove the key"})
 			}
 		}},
 		{name: "inputLimits", example: "{images: 20}", read: r.inputLimits(&dst.InputLimits)},

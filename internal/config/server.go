@@ -67,7 +67,7 @@ func (r *reader) beta(dst **Beta) func(value) {
 	}
 }
 
-// betaNames checks the agents and workflows of the beta protocol. If none is named, it sets all.
+// betaNames checks the agents and workflows of the beta line. If none is named, it sets all.
 func (r *reader) betaNames(root value, s *Server) {
 	if s.Beta == nil {
 		return
@@ -81,7 +81,7 @@ func (r *reader) betaNames(root value, s *Server) {
 		for _, name := range *names {
 			if !slices.Contains(all, name) {
 				list, _ := r.given(at, key)
-				r.blame(list, fault{"names the " + what + " " + quote(name) + ", which is not there", remedy})
+				r.blame(list, fault{"names the unknown " + what + " " + quote(name), remedy})
 			}
 		}
 		if len(*names) == 0 {
@@ -129,7 +129,7 @@ func (r *reader) cors(dst *CORS) func(value) {
 		})
 		if dst.Credentials && slices.Contains(dst.Origins, "*") {
 			key, _ := r.given(v, "credentials")
-			r.blameKey(key, fault{`stands beside the origin "*", but browsers send no credentials to a server that allows every page`, "list the origins, or remove it"})
+			r.blameKey(key, fault{`is set with the origin "*", but browsers send no credentials to a server that allows every page`, "list the origins, or remove it"})
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (r *reader) origins(dst *[]string) func(value) {
 	return func(v value) {
 		r.texts(dst, checkOrigin)(v)
 		if len(*dst) > 1 && slices.Contains(*dst, "*") {
-			r.blame(v, fault{`"*" stands beside other origins`, `keep the "*" alone to allow every page, or remove it`})
+			r.blame(v, fault{`"*" is listed with other origins`, `keep the "*" alone to allow every page, or remove it`})
 		}
 	}
 }
@@ -168,12 +168,12 @@ func (r *reader) bucket(dst *Bucket) func(value) {
 func (r *reader) bucketKind(v value) {
 	dir, endpoint := r.written(v, "dir"), r.written(v, "endpoint")
 	if !dir && !endpoint {
-		r.blameKey(v, fault{"names no place", "add dir: ./data, or endpoint and name for an S3-compatible store"})
+		r.blameKey(v, fault{"has neither dir nor endpoint", "add dir: ./data, or endpoint and name for an S3-compatible store"})
 		return
 	}
 	if endpoint && dir {
 		other, _ := r.given(v, "endpoint")
-		r.blameKey(other, fault{"stands beside dir, but a bucket is in one place", "keep dir for a folder, or endpoint and name for an S3-compatible store"})
+		r.blameKey(other, fault{"is set in addition to dir, but a bucket is either a folder or at an endpoint", "keep dir for a folder, or endpoint and name for an S3-compatible store"})
 		return
 	}
 	if dir {

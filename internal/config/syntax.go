@@ -30,7 +30,7 @@ func document(src []byte, must string) (*yaml.Node, *Mistake) {
 	}
 	if len(docs) > 1 {
 		m := &Mistake{docs[1].Line, docs[1].Column, must, "a second document begins here",
-			`remove the line "---", or put what follows into another file`}
+			`remove the line "---", or move the rest to another file`}
 		if root := docs[1].Content[0]; root.Kind == yaml.MappingNode && len(root.Content) > 0 {
 			m.Key = keyText(root.Content[0].Value)
 		}

@@ -65,10 +65,10 @@ func (b *builder) build(n *yaml.Node, at *path, depth int) *node {
 	}
 	switch {
 	case out.kind == broken:
-		b.blame(at, n.Line, n.Column, fault{"has a tag that it cannot have", "remove the tag; no key needs one"})
+		b.blame(at, n.Line, n.Column, fault{"has an invalid tag", "remove the tag; no key needs one"})
 	case depth > maxDepth:
 		out.kind = broken
-		b.blame(at, n.Line, n.Column, fault{fmt.Sprintf("stands more than %d levels deep", maxDepth), "make the value less deep"})
+		b.blame(at, n.Line, n.Column, fault{fmt.Sprintf("is nested more than %d levels deep", maxDepth), "reduce the nesting"})
 	case out.kind == mapping:
 		lines := map[string]int{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -90,7 +90,7 @@ func (b *builder) alias(n *yaml.Node, at *path) *node {
 	var f fault
 	switch {
 	case out == nil:
-		f = fault{"the alias stands inside what it means", "write the value in its place"}
+		f = fault{"the alias refers to itself", "write the value in its place"}
 	case b.repeated > maxRepeated: // was reported
 		return &node{kind: broken, line: n.Line, column: n.Column, size: 1}
 	case b.repeated+out.size > maxRepeated:
@@ -118,12 +118,12 @@ func (b *builder) pair(out *node, key, val *yaml.Node, lines map[string]int, at 
 		return
 	}
 	if key.ShortTag() == "!!merge" {
-		b.blame(at.key(name.text), key.Line, key.Column, fault{"keys cannot be merged into others", "write the keys out, or use an alias for a whole value"})
+		b.blame(at.key(name.text), key.Line, key.Column, fault{"merge keys are not supported", "write the keys out, or use an alias for a whole value"})
 		return
 	}
 	if line, ok := lines[name.text]; ok {
 		b.blame(at.key(name.text), key.Line, key.Column,
-			fault{fmt.Sprintf("the key is there twice, first on line %d", line), "remove one of the two"})
+			fault{fmt.Sprintf("the key is duplicated, first on line %d", line), "remove one of the two"})
 		return
 	}
 	lines[name.text] = key.Line

@@ -55,7 +55,7 @@ func (r *reader) webhook(v value) (w Webhook) {
 	switch url, env := r.written(v, "url"), r.written(v, "urlEnv"); {
 	case url && env:
 		other, _ := r.given(v, "urlEnv")
-		r.blameKey(other, fault{"stands beside url, but a target has one", "keep url, or urlEnv for one that is a secret"})
+		r.blameKey(other, fault{"is set in addition to url, but a target has one", "keep url, or urlEnv if it is a secret"})
 	case env:
 		w.SecretURL = true
 	case !url && !env:
