@@ -168,7 +168,7 @@ func TestInitialData(t *testing.T) {
 		},
 	}}}
 	var help bytes.Buffer
-	if code := p.Run(t.Context(), nil, &help, &help); code != 0 || !strings.Contains(help.String(), "agents along: desk.\n") {
+	if code := p.Run(t.Context(), nil, &help, &help); code != 0 || !strings.Contains(help.String(), "includes the agents: desk.\n") {
 		t.Errorf("help: exit %d, %s", code, help.String())
 	}
 	n := start(t, p, "dev", "--listen", "127.0.0.1:0")
@@ -210,7 +210,7 @@ func TestAuthorsMistakes(t *testing.T) {
 		"no key, serve": {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"serve"}, `parley: the program: agent "desk": model "openai/gpt-5" needs a key: set OPENAI_API_KEY`},
 		"no provider":   {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "nobody/m"}}}, []string{"dev"}, `model "nobody/m" cannot be used`},
 		"no agent":      {parley.Program{}, []string{"serve"}, "create it"},
-		"no such agent": {parley.Program{Agents: []*agent.Agent{desk}}, []string{"run", "other", "-m", "x"}, "other is no agent of the program and no file; its agents are desk"},
+		"no such agent": {parley.Program{Agents: []*agent.Agent{desk}}, []string{"run", "other", "-m", "x"}, "other is neither an agent of the program nor a file; its agents are desk"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer

@@ -61,7 +61,7 @@ func (n *newcomer) command(line string) {
 	if want == "" {
 		n.stop()
 		n.serving = n.program(args)
-		n.serving.Shows("Ctrl-C stops it.")
+		n.serving.Shows("Press Ctrl-C to stop.")
 		return
 	}
 	s := n.program(args)

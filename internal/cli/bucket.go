@@ -43,7 +43,7 @@ func OpenForReading(at config.Bucket) (storage.Bucket, func() error, error) {
 	}
 	bucket, closeBucket, err := openBucket(at, local.OpenReadOnly)
 	if exit, ok := errors.AsType[*ExitError](err); ok {
-		err = &ExitError{Code: exit.Code, Err: fmt.Errorf("%w; reading next to it failed: %w", exit.Err, served)}
+		err = &ExitError{Code: exit.Code, Err: fmt.Errorf("%w; reading through its socket failed: %w", exit.Err, served)}
 	}
 	return bucket, closeBucket, err
 }
@@ -55,7 +55,7 @@ func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Stor
 	}
 	// Opening creates the folder, so a mistyped name is rejected first.
 	if info, err := os.Stat(at.Dir); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("open the data folder: %s is no folder; name an existing one with --data, or in the configuration file", at.Dir)
+		return nil, nil, fmt.Errorf("open the data folder: %s is not a folder; name an existing one with --data, or in the configuration file", at.Dir)
 	}
 	store, err := open(at.Dir, nil)
 	if err != nil {
@@ -72,11 +72,11 @@ func FolderError(dir string, err error) error {
 	var path *fs.PathError
 	switch {
 	case errors.Is(err, local.ErrNoStore):
-		return fmt.Errorf("open the data folder: %s is no data folder: no conversation was ever kept there; name another one with --data, or in the configuration file", dir)
+		return fmt.Errorf("open the data folder: %s is not a data folder, it has no conversations; name another one with --data, or in the configuration file", dir)
 	case errors.As(err, &damaged):
 		return fmt.Errorf("open the data folder: %w", err)
 	case errors.As(err, &locked):
-		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w); commands that use its server over HTTP, such as parley send, need no folder", dir, locked.Err)
+		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and retry, or name another folder with --data (%w); commands that call its server over HTTP, such as parley send, need no folder", dir, locked.Err)
 		return &ExitError{Code: ExitRefused, Err: err}
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open the data folder: %w; let this user read and write all of it, or name another folder with --data", err)

@@ -23,7 +23,7 @@ func CheckCertificates(t *config.TLS) error {
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authorities) {
-		return fmt.Errorf("read the authorities: %s holds no certificate", t.CA)
+		return fmt.Errorf("read the authorities: %s has no certificate", t.CA)
 	}
 	for _, der := range pair.Certificate[1:] {
 		if c, err := x509.ParseCertificate(der); err == nil {
@@ -31,12 +31,12 @@ func CheckCertificates(t *config.TLS) error {
 		}
 	}
 	if !slices.ContainsFunc(pair.Leaf.DNSNames, func(n string) bool { return strings.EqualFold(n, t.Name) }) {
-		return fmt.Errorf("other nodes would refuse %s: it is for the names %q and not for %q", t.Cert, pair.Leaf.DNSNames, t.Name)
+		return fmt.Errorf("other nodes would reject %s: it has the names %q, not %q", t.Cert, pair.Leaf.DNSNames, t.Name)
 	}
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}})
 		if err != nil {
-			return fmt.Errorf("other nodes would refuse %s with %s: %w", t.Cert, t.CA, err)
+			return fmt.Errorf("other nodes would reject %s with %s: %w", t.Cert, t.CA, err)
 		}
 	}
 	return nil

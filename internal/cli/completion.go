@@ -27,15 +27,15 @@ func completionCommand() *cobra.Command {
 	names := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion <shell>",
-		Short: "Print a script that lets a shell complete commands, agents and files",
-		Long: "completion prints a script for bash, zsh, fish or powershell. For this shell alone:\n\n" +
+		Short: "Print a completion script for a shell",
+		Long: "completion prints a completion script for bash, zsh, fish or powershell. For the current shell:\n\n" +
 			"  source <(parley completion bash)\n" +
 			"  parley completion fish | source\n\n" +
-			"For every new one, keep it where the shell looks:\n\n" +
+			"For all new shells, write it to the completion folder of the shell:\n\n" +
 			"  parley completion bash > /etc/bash_completion.d/parley\n" +
 			"  parley completion zsh > \"${fpath[1]}/_parley\"\n" +
 			"  parley completion fish > ~/.config/fish/completions/parley.fish\n\n" +
-			"bash needs its package bash-completion.",
+			"bash requires the package bash-completion.",
 		ValidArgs: names,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 && slices.Contains(names, args[0]) {

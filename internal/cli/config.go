@@ -34,7 +34,7 @@ func (p *Program) check() error {
 			return err
 		}
 		if names[a.Name] {
-			return fmt.Errorf("two agents of the program are named %q; give each a name of its own", a.Name)
+			return fmt.Errorf("two agents of the program are named %q; rename one of them", a.Name)
 		}
 		names[a.Name] = true
 	}
@@ -50,7 +50,7 @@ func (p *Program) checkWorkflows() error {
 		case !given(w):
 			return &agent.DefinitionError{Issues: []agent.Issue{{Path: at, Problem: "is nil; make it with agent.NewWorkflow"}}}
 		case names[w.Name()]:
-			return &agent.DefinitionError{Agent: w.Name(), Issues: []agent.Issue{{Path: at, Problem: "has the name of another workflow; give each a name of its own"}}}
+			return &agent.DefinitionError{Agent: w.Name(), Issues: []agent.Issue{{Path: at, Problem: "has the name of another workflow; rename one of them"}}}
 		}
 		names[w.Name()] = true
 		if err := w.Definition().Validate(); err != nil {
@@ -95,9 +95,9 @@ type Place struct {
 // what. If data is false, the command has no flag --data.
 func NewPlace(p *Program, cmd *cobra.Command, what string, data bool) *Place {
 	at := &Place{program: p}
-	cmd.Flags().StringVar(&at.File, "config", "", "the configuration file that names "+what+" (default "+DefaultConfig+" if it is there)")
+	cmd.Flags().StringVar(&at.File, "config", "", "the configuration file with "+what+" (default "+DefaultConfig+" if it exists)")
 	if data {
-		cmd.Flags().StringVar(&at.Data, "data", "", "the data folder, in place of a configuration file (default "+DefaultData+" if there is none)")
+		cmd.Flags().StringVar(&at.Data, "data", "", "the data folder, instead of a configuration file (default "+DefaultData+" if there is none)")
 		cmd.MarkFlagsMutuallyExclusive("config", "data")
 	}
 	return at
@@ -146,7 +146,7 @@ type NowhereError struct{}
 
 // Error implements error.
 func (*NowhereError) Error() string {
-	return "there is neither " + DefaultConfig + " nor " + DefaultData + " here; name a configuration file with --config or a data folder with --data, or begin with parley dev"
+	return "found neither " + DefaultConfig + " nor " + DefaultData + "; name a configuration file with --config or a data folder with --data, or begin with parley dev"
 }
 
 func isDir(name string) bool {

@@ -51,7 +51,7 @@ func eachFolder(ctx context.Context, b storage.Bucket, prefix string, visit func
 			return nil
 		}
 		if last <= q.After {
-			return errors.New("list conversations: a page with more to come does not go on")
+			return errors.New("list conversations: an incomplete page has no continuation")
 		}
 		q.After = last
 	}

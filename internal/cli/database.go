@@ -21,7 +21,7 @@ func ParseDSN(dsn string) (clickhouse.Options, error) {
 	const form = "write for example clickhouse://user:password@127.0.0.1:9000/parley"
 	u, err := url.Parse(dsn)
 	if err != nil || u.Host == "" {
-		return clickhouse.Options{}, fmt.Errorf("--clickhouse is no address of a database; %s", form)
+		return clickhouse.Options{}, fmt.Errorf("--clickhouse is not the address of a database; %s", form)
 	}
 	o := clickhouse.Options{Database: strings.Trim(u.Path, "/")}
 	port := "9000"
@@ -41,7 +41,7 @@ func ParseDSN(dsn string) (clickhouse.Options, error) {
 			port = "8443"
 		}
 	default:
-		return o, fmt.Errorf("--clickhouse begins with %q; %s, or http or https in place of clickhouse", u.Scheme, form)
+		return o, fmt.Errorf("--clickhouse begins with %q; %s, or with http or https instead of clickhouse", u.Scheme, form)
 	}
 	if secure {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -76,7 +76,7 @@ func DatabaseOptions(c *config.ClickHouse) (clickhouse.Options, error) {
 	}
 	o.TLS.RootCAs = x509.NewCertPool()
 	if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-		return o, fmt.Errorf("read events.clickhouse.tls.ca: %s holds no certificate in PEM form", c.TLS.CA)
+		return o, fmt.Errorf("read events.clickhouse.tls.ca: %s has no certificate in PEM form", c.TLS.CA)
 	}
 	return o, nil
 }

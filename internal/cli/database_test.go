@@ -37,7 +37,7 @@ func TestDatabaseOptions(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		filepath.Join(dir, "none.pem"):                                    "no such file",
-		clitest.Write(t, filepath.Join(dir, "bad.pem"), "no certificate"): "holds no certificate in PEM form",
+		clitest.Write(t, filepath.Join(dir, "bad.pem"), "no certificate"): "has no certificate in PEM form",
 	} {
 		c.TLS.CA = file
 		if _, err := cli.DatabaseOptions(&c); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "events.clickhouse.tls.ca") {

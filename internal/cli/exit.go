@@ -39,12 +39,12 @@ type ExitCode struct {
 // ExitCodes returns all exit codes in ascending order. The help of a command lists its own.
 func ExitCodes() []ExitCode {
 	return []ExitCode{
-		{0, "done, and what was checked is in order"},
-		{ExitFailure, "an error, or a finding that a repair mends"},
-		{ExitFailed, "the submission or the run failed; a check found damage, or members that are not reached"},
-		{ExitAborted, "the submission or the run was aborted; a check could not be completed"},
-		{ExitUsage, "the command line is wrong: nothing was done"},
-		{ExitRefused, "another process has the bucket: try again later"},
+		{0, "success; a check found no problem"},
+		{ExitFailure, "an error, or a check found repairable damage"},
+		{ExitFailed, "the submission or the run failed; a check found damage, or unreachable members"},
+		{ExitAborted, "the submission or the run was aborted; a check could not complete"},
+		{ExitUsage, "usage error: nothing was done"},
+		{ExitRefused, "another process uses the bucket: retry later"},
 		{ExitInterrupted, "interrupted by a signal"},
 	}
 }
@@ -52,7 +52,7 @@ func ExitCodes() []ExitCode {
 // exitCodesHelp formats the table of exit codes for help.
 func exitCodesHelp() string {
 	var b strings.Builder
-	b.WriteString("Exit codes, of which the help of a command says more:\n\n")
+	b.WriteString("Exit codes; the help of a command has the details:\n\n")
 	for _, c := range ExitCodes() {
 		fmt.Fprintf(&b, "  %3d  %s\n", c.Code, c.Meaning)
 	}

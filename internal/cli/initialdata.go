@@ -30,5 +30,5 @@ func (d *InitialData) JSON() json.RawMessage { return d.raw }
 
 // Flag adds the flag to a command.
 func (d *InitialData) Flag(cmd *cobra.Command) {
-	cmd.Flags().Var(d, "initial-data", "what the agent is handed if the message begins the conversation")
+	cmd.Flags().Var(d, "initial-data", "initial data, if the message creates the conversation")
 }

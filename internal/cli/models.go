@@ -113,7 +113,7 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, providers.ErrUnlistedModel):
-		return fmt.Errorf("model %q cannot be used: the catalog does not list it; parley models --provider %s shows what it lists, "+
+		return fmt.Errorf("model %q cannot be used: the catalog does not list it; parley models --provider %s prints the listed ones, "+
 			"and providers: {%s: {}} in the configuration allows every model", spec, provider, provider)
 	case errors.As(err, &wrong) && errors.Is(err, providers.ErrUnknownProtocol):
 		return &UnspokenError{Spec: spec, API: wrong.API}
@@ -136,5 +136,5 @@ type UnspokenError struct{ Spec, API string }
 
 // Error implements error.
 func (e *UnspokenError) Error() string {
-	return fmt.Sprintf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", e.Spec, e.API)
+	return fmt.Sprintf("model %q cannot be used: this program does not support its format %s; parley models lists others", e.Spec, e.API)
 }

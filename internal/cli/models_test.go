@@ -20,7 +20,7 @@ func TestCatalogIsSpoken(t *testing.T) {
 		}
 	}
 	mute := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
-	if err := CheckModel(mute, "openai/gpt-5", "x"); err == nil || !strings.Contains(err.Error(), "openai-responses, which this program does not speak") {
+	if err := CheckModel(mute, "openai/gpt-5", "x"); err == nil || !strings.Contains(err.Error(), "this program does not support its format openai-responses") {
 		t.Errorf("got %v", err)
 	}
 }

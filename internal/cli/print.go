@@ -293,7 +293,7 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	case err != nil:
 		text := err.Message
 		if err.Meta["reason"] == "internal" {
-			text += " The server's log tells more."
+			text += " The server's log has the details."
 		}
 		p.line("[%s: %s]", outcome, text)
 	case p.opts.Bare && outcome == conversation.OutcomeCompleted:

@@ -65,8 +65,8 @@ func (p *Program) Root(sets ...CommandSet) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "parley",
 		Short: "Durable AI-agent conversations",
-		Long: "parley runs AI-agent conversations whose every word is durable: an accepted message\n" +
-			"reaches exactly one outcome, whatever dies in between.\n\n" +
+		Long: "parley runs durable AI-agent conversations: every accepted message\n" +
+			"reaches exactly one outcome, regardless of crashes.\n\n" +
 			"Start with \"parley dev\"." + p.compiledIn() + "\n\n" + exitCodesHelp(),
 		Version:       versionLine(),
 		SilenceErrors: true,
@@ -116,7 +116,7 @@ func (p *Program) compiledIn() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "\n\nThis program brings agents along: " + strings.Join(names, ", ") + "."
+	return "\n\nThis program includes the agents: " + strings.Join(names, ", ") + "."
 }
 
 // Run runs the program without exiting the process and returns the exit code.

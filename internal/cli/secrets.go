@@ -162,5 +162,5 @@ func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog
 	case "json":
 		return filtered(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
 	}
-	return nil, Usage(fmt.Errorf("--log-format %q is not known; use text, json or dev", format))
+	return nil, Usage(fmt.Errorf("--log-format %q is unknown; use text, json or dev", format))
 }

@@ -28,7 +28,7 @@ Flags:
 Flags of every command below {{.Parent.CommandPath}}:
 {{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
-{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} <command> says more about one.{{end}}
+{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} <command> describes a command.{{end}}
 `
 
 // isGroup is the annotation of a command that only has subcommands.
@@ -68,7 +68,7 @@ func each(cmd *cobra.Command, do func(*cobra.Command)) {
 func helpCommand(root *cobra.Command) *cobra.Command {
 	help := &cobra.Command{
 		Use:   "help [command]",
-		Short: "Print what a command does and takes",
+		Short: "Print the help of a command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 && cmd.HasSubCommands() {
@@ -138,7 +138,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s takes no argument, and %q is one; %s --help says what it takes", cmd.CommandPath(), args[0], cmd.CommandPath())
+	return fmt.Errorf("%s takes no arguments: %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
 // AtMostOne rejects a second argument.
@@ -146,7 +146,7 @@ func AtMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil
 	}
-	return fmt.Errorf("%s takes one argument, and %q is another; %s --help says what it takes", cmd.CommandPath(), args[1], cmd.CommandPath())
+	return fmt.Errorf("%s takes one argument, got also %q; see %s --help", cmd.CommandPath(), args[1], cmd.CommandPath())
 }
 
 // flagError describes a mistake in a flag and its remedy.
@@ -157,12 +157,12 @@ func flagError(cmd *cobra.Command, err error) error {
 	lists := fmt.Sprintf("%s --help lists the flags", cmd.CommandPath())
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return fmt.Errorf("there is no flag -%s; %s", unknown.GetSpecifiedName(), lists)
+		return fmt.Errorf("unknown flag -%s; %s", unknown.GetSpecifiedName(), lists)
 	case errors.As(err, &unknown):
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		name := unknown.GetSpecifiedName()
-		return fmt.Errorf("there is no flag --%s%s; %s", name, meant(name, "--", names), lists)
+		return fmt.Errorf("unknown flag --%s%s; %s", name, meant(name, "--", names), lists)
 	case errors.As(err, &lacking):
 		return fmt.Errorf("--%s needs a value: --%s <%s>; %s", lacking.GetFlag().Name, lacking.GetFlag().Name, lacking.GetFlag().Value.Type(), lists)
 	case errors.As(err, &invalid):
@@ -179,7 +179,7 @@ func wanted(e *pflag.InvalidValueError) string {
 	case "bool":
 		return "it is true or false"
 	case "duration":
-		return "it is a time such as 30s or 2m"
+		return "it is a duration such as 30s or 2m"
 	case "float64":
 		return "it is a number"
 	}
@@ -202,7 +202,7 @@ func flagGroups(cmd *cobra.Command) (err error) {
 		for _, group := range f.Annotations[exclusiveGroups] {
 			for name := range strings.FieldsSeq(group) {
 				if name != f.Name && cmd.Flags().Changed(name) {
-					err = fmt.Errorf("--%s and --%s exclude each other; leave one of them out", f.Name, name)
+					err = fmt.Errorf("--%s and --%s exclude each other; omit one of them", f.Name, name)
 					return
 				}
 			}

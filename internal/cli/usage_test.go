@@ -45,17 +45,17 @@ func TestWordsAreOurs(t *testing.T) {
 		"lgo":                            "(did you mean log?)",
 		"log bogus":                      `parley log has no command "bogus"; it has dump, verify`,
 		"help log dmup":                  `(did you mean dump?)`,
-		"log verify x":                   `parley log verify takes no argument, and "x" is one; parley log verify --help`,
-		"log dump a b":                   `takes one argument, and "b" is another`,
-		"log verify --jsn":               "there is no flag --jsn (did you mean --json?); parley log verify --help lists the flags",
-		"log verify -x":                  "there is no flag -x;",
+		"log verify x":                   `parley log verify takes no arguments: "x"; see parley log verify --help`,
+		"log dump a b":                   `takes one argument, got also "b"`,
+		"log verify --jsn":               "unknown flag --jsn (did you mean --json?); parley log verify --help lists the flags",
+		"log verify -x":                  "unknown flag -x;",
 		"log verify -m":                  "--message needs a value: --message <string>",
 		"log verify --from x":            `--from cannot be "x": it is a whole number`,
-		"log verify --wait 3":            `--wait cannot be "3": it is a time such as 30s or 2m`,
+		"log verify --wait 3":            `--wait cannot be "3": it is a duration such as 30s or 2m`,
 		"log verify --json=x":            `--json cannot be "x": it is true or false`,
 		"log verify --share x":           `it is a number`,
 		"log verify --agent a":           "--id is missing; --agent and --id go together",
-		"log verify --config a --data b": "--config and --data exclude each other; leave one of them out",
+		"log verify --config a --data b": "--config and --data exclude each other; omit one of them",
 		"completion":                     "bash, zsh, fish or powershell",
 		"completion tcsh":                "bash, zsh, fish or powershell",
 	} {
@@ -64,7 +64,7 @@ func TestWordsAreOurs(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"":                "parley help <command> says more about one.",
+		"":                "parley help <command> describes a command.",
 		"log":             "  parley log <command>\n\nCommands:\n  dump ",
 		"help log verify": "Usage:\n  parley log verify [flags]\n",
 		"log dump -h":     "-h, --help   print this",

@@ -29,7 +29,7 @@ const shortCommit = 12
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of the program, its commit and the format it stores",
+		Short: "Print the version of the program, its commit and its storage format",
 		Args:  NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), versionLine())

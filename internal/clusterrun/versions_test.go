@@ -275,7 +275,7 @@ func (v *versions) skew(ctx context.Context) bool {
 		v.Fail("parley cluster status: %v\n%s", err, out)
 		return false
 	}
-	m := regexp.MustCompile(`(?m)^Version skew: (\w+) cannot read ` + nextNoted + ` records; if it must be understood, nobody writes it\.$`).FindSubmatch(out)
+	m := regexp.MustCompile(`(?m)^Version skew: (\w+) cannot read ` + nextNoted + ` records; no node writes them if they are mandatory\.$`).FindSubmatch(out)
 	if m == nil || !strings.HasPrefix(v.member, string(m[1])) {
 		v.Fail("parley cluster status lacks that %s cannot read %s:\n%s", v.member, nextNoted, out)
 		return false

@@ -55,7 +55,7 @@ func (s *databaseSource) explain(dsn, file string, err error) error {
 	if dsn != "" {
 		same = "with this --clickhouse"
 	}
-	return fmt.Errorf("%s has no events: a server that sends some there makes its tables, or parley events migrate %s (%w)", s, same, err)
+	return fmt.Errorf("%s has no tables for events; a server that sends events there creates them, or run parley events migrate %s (%w)", s, same, err)
 }
 
 // atDatabase adds the source of the address to an error of the server.

@@ -19,7 +19,7 @@ import (
 func eventsCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Make events again from the bucket, print their schema, prepare a database",
+		Short: "Replay events from the bucket, print their schema, migrate a database",
 	}
 	cmd.AddCommand(replayCommand(p), schemaCommand(), migrateCommand(p))
 	return cmd
@@ -47,16 +47,17 @@ func migrateCommand(p *cli.Program) *cobra.Command {
 	cfg := &migrateConfig{}
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Make or upgrade the tables of events in ClickHouse",
-		Long: "migrate brings a database to the schema of this version: it makes the database, its tables\n" +
-			"and views where they are missing. A server does the same before it sends the first events;\n" +
-			"do it by hand if the user of the servers may not. Again, or at the same time, does no harm.",
+		Short: "Create or upgrade the tables of events in ClickHouse",
+		Long: "migrate updates a database to the schema of this version: it creates the database, its tables\n" +
+			"and views if they are missing. A server does the same before it sends the first events; run it\n" +
+			"yourself if the database user of the servers lacks the permission. It may run repeatedly and\n" +
+			"concurrently.",
 		Example: "  parley events migrate\n  parley events migrate --config /etc/parley.yaml\n  parley events migrate --clickhouse clickhouse://admin:secret@10.0.0.9:9000/parley",
 		Args:    cli.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	cfg.place = cli.NewPlace(p, cmd, "the database, and the bucket where nodes agree on who migrates", false)
-	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "this database, in place of a configuration file; a new one keeps events for 90 days")
+	cfg.place = cli.NewPlace(p, cmd, "the database, and the bucket for the claims of migrations", false)
+	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "this database, instead of a configuration file; a new one keeps events for 90 days")
 	cmd.MarkFlagsMutuallyExclusive("config", "clickhouse")
 	return cmd
 }
@@ -99,7 +100,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 // configuredDatabase returns the ClickHouse of a configuration.
 func configuredDatabase(file string, conf *config.Server) (clickhouse.Options, error) {
 	if conf.Events.ClickHouse == nil {
-		return clickhouse.Options{}, fmt.Errorf("%s names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse", cmp.Or(file, "the data folder"))
+		return clickhouse.Options{}, fmt.Errorf("%s configures no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse", cmp.Or(file, "the data folder"))
 	}
 	return cli.DatabaseOptions(conf.Events.ClickHouse)
 }

@@ -40,19 +40,19 @@ func TestReplayMistakesSayWhatToDo(t *testing.T) {
 		code int
 		want string
 	}{
-		"no folder":        {dry("--data", "nowhere"), 1, "nowhere is no folder; name an existing one with --data"},
-		"a file":           {dry("--data", "other/file"), 1, "other/file is no folder; name an existing one with --data"},
-		"an empty folder":  {dry("--data", "empty"), 1, "empty is no data folder: no conversation was ever kept there; name another one with --data"},
-		"another folder":   {dry("--data", "other"), 1, "other is no data folder"},
+		"no folder":        {dry("--data", "nowhere"), 1, "nowhere is not a folder; name an existing one with --data"},
+		"a file":           {dry("--data", "other/file"), 1, "other/file is not a folder; name an existing one with --data"},
+		"an empty folder":  {dry("--data", "empty"), 1, "empty is not a data folder, it has no conversations; name another one with --data"},
+		"another folder":   {dry("--data", "other"), 1, "other is not a data folder"},
 		"no name":          {dry("--data", ""), 1, "--data is empty; name the data folder"},
-		"in use":           {dry("--data", "held"), cli.ExitRefused, "held is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data ("},
+		"in use":           {dry("--data", "held"), cli.ExitRefused, "held is in use by another process: stop that process, such as parley dev or serve, and retry, or name another folder with --data ("},
 		"no conversations": {dry("--data", "fresh"), 0, "folder fresh has no conversations; name another bucket with --data or --config."},
-		"another agent":    {dry("--data", "data", "--agent", "nobody"), 0, `folder data has no conversation of an agent "nobody"; leave --agent out`},
-		"another time":     {dry("--data", "data", "--until", "2020-01-01"), 0, "No event is of that time; --since and --until bound it, in UTC."},
-		"the future":       {dry("--data", "data", "--since", "2999-01-01"), 1, "--since 2999-01-01 is in the future, it is "},
-		"no configuration": {nil, 1, "there is neither ./parley.yaml nor ./.parley here; name a configuration file with --config or a data folder with --data"},
-		"no database":      {[]string{"--data", "data", "--to", "clickhouse"}, 1, "a data folder names no ClickHouse; name one yourself, for example --clickhouse clickhouse://"},
-		"none configured":  {[]string{"--config", "plain.yaml", "--to", "clickhouse"}, 1, "plain.yaml names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse"},
+		"another agent":    {dry("--data", "data", "--agent", "nobody"), 0, `folder data has no conversation of agent "nobody"; omit --agent`},
+		"another time":     {dry("--data", "data", "--until", "2020-01-01"), 0, "No event is in that period; check --since and --until, which are in UTC."},
+		"the future":       {dry("--data", "data", "--since", "2999-01-01"), 1, "--since 2999-01-01 is in the future, now is "},
+		"no configuration": {nil, 1, "found neither ./parley.yaml nor ./.parley; name a configuration file with --config or a data folder with --data"},
+		"no database":      {[]string{"--data", "data", "--to", "clickhouse"}, 1, "a data folder configures no ClickHouse; name one, for example --clickhouse clickhouse://"},
+		"none configured":  {[]string{"--config", "plain.yaml", "--to", "clickhouse"}, 1, "plain.yaml configures no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse"},
 		"no such place":    {[]string{"--data", "data", "--to", "jsonl", "--file", "no/e.jsonl"}, 1, "name another file with --file, in a folder that exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,10 +93,10 @@ func TestFilesWithoutEvents(t *testing.T) {
 		"another agent":     {[]string{"--file", "events.jsonl", "--agent", "nobody"}, 0, others},
 		"another time":      {[]string{"--file", "events.jsonl", "--until", "2020-01-01"}, 0, others},
 		"as it was printed": {[]string{"--file", "events.jsonl", "--since", "2026-11-01 10:00:00"}, 0, "20 events"},
-		"the future":        {[]string{"--file", "events.jsonl", "--since", "2999-01-01"}, 1, "--since 2999-01-01 is in the future, it is "},
-		"a wrong form":      {[]string{"--file", "events.jsonl", "--since", "tomorrow"}, 1, `--since "tomorrow" is no point in time; write how long ago`},
-		"words":             {[]string{"--file", "words"}, 1, "file words holds no events, which are lines of JSON; name another file with --file (2 other lines, the first one: file words: line 1: "},
-		"a list":            {[]string{"--file", "list.json"}, 1, "file list.json holds no events"},
+		"the future":        {[]string{"--file", "events.jsonl", "--since", "2999-01-01"}, 1, "--since 2999-01-01 is in the future, now is "},
+		"a wrong form":      {[]string{"--file", "events.jsonl", "--since", "tomorrow"}, 1, `--since "tomorrow" is not a time; write a duration before now`},
+		"words":             {[]string{"--file", "words"}, 1, "file words has no events, which are lines of JSON; name another file with --file (2 other lines, the first one: file words: line 1: "},
+		"a list":            {[]string{"--file", "list.json"}, 1, "file list.json has no events"},
 		"a folder":          {[]string{"--file", "folder"}, 1, "folder is a folder; name a file in it, for example --file folder/events.jsonl"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestFilesWithoutEvents(t *testing.T) {
 			}
 		})
 	}
-	for file, want := range map[string]string{"words": "file words holds no events", "empty.jsonl": "has no event of submission sub_9; check the id"} {
+	for file, want := range map[string]string{"words": "file words has no events", "empty.jsonl": "has no event of submission sub_9; check the id"} {
 		if code, _, errOut := program.Output(t, "trace", "sub_9", "--file", file); code != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("trace of %s: exit %d, %q", file, code, errOut)
 		}
@@ -143,7 +143,7 @@ func TestDatabaseMistakesSayWhatToDo(t *testing.T) {
 		}
 	}
 	code, _, errOut := program.Output(t, "stats", "--clickhouse", server.DSN("nowhere"))
-	if code != 1 || !strings.Contains(errOut, "database nowhere of clickhouse at "+server.Addr()+" has no events: a server that sends some there makes its tables, or parley events migrate with this --clickhouse (") {
+	if code != 1 || !strings.Contains(errOut, "database nowhere of clickhouse at "+server.Addr()+" has no tables for events; a server that sends events there creates them, or run parley events migrate with this --clickhouse (") {
 		t.Errorf("no tables: exit %d, %q", code, errOut)
 	}
 	code, _, errOut = program.Output(t, "events", "migrate", "--config", filepath.Join(dir, "none.yaml"))
@@ -157,7 +157,7 @@ func TestSinceIsNotInTheFuture(t *testing.T) {
 	if _, _, err := period("2026-11-22T12:00", "2999-01-01", now); err != nil {
 		t.Errorf("now: %v", err)
 	}
-	const want = "--since 2026-11-22 12:01 is in the future, it is 2026-11-22T12:00 in UTC"
+	const want = "--since 2026-11-22 12:01 is in the future, now is 2026-11-22T12:00 in UTC"
 	if _, _, err := period("2026-11-22 12:01", "", now); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("in a minute: %v, want %q", err, want)
 	}

@@ -27,10 +27,10 @@ func modelsCheckCommand(models *modelsConfig) *cobra.Command {
 	timeout := checkTimeout
 	cmd := &cobra.Command{
 		Use:   "check <provider/model>",
-		Short: "Make one small call of a model and say what came of it",
-		Long: "check sends a model one short message, as an agent would, and prints what it sees: where the\n" +
-			"call goes and with which credentials, how long it took, what came back and what it cost.\n" +
-			"Nothing is tried twice. Exit code: 0 for an answer, 1 for anything else.",
+		Short: "Make one small call of a model and print the result",
+		Long: "check sends a model one short message, as an agent would, and prints the destination and the\n" +
+			"credentials of the call, its duration, the answer and its cost. It does not retry. Exit code: 0\n" +
+			"for an answer, 1 for any error.",
 		Example: "  parley models check anthropic/claude-haiku-4-5\n  parley models check --config parley.yaml local/m1",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -44,7 +44,7 @@ func modelsCheckCommand(models *modelsConfig) *cobra.Command {
 			return models.check(ctx, args[0], cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", checkTimeout, "how long the call may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", checkTimeout, "timeout of the call")
 	return cmd
 }
 
@@ -172,38 +172,38 @@ func failureOf(m providers.Model, credentials string, err error) *checkFailure {
 func remedyOf(e *providers.Error, m providers.Model, credentials string) string {
 	switch e.Kind {
 	case providers.KindAuth:
-		return "check the key of " + m.Provider + " (from: " + cmp.Or(credentials, "nowhere") + "), and whether its account may call this model"
+		return "check the key of " + m.Provider + " (from: " + cmp.Or(credentials, "no source") + "), and that its account may call this model"
 	case providers.KindQuota:
-		return "the account has no credit left; add some, or use another key"
+		return "the account has no credit left; add credit, or use another key"
 	case providers.KindRateLimit, providers.KindOverloaded:
 		if e.RetryAfter > 0 {
 			return "try again in " + e.RetryAfter.Round(time.Second).String()
 		}
 		return "try again later"
 	case providers.KindInvalidRequest:
-		return "check the id of the model, and that " + m.BaseURL + " speaks " + m.API
+		return "check the id of the model, and that " + m.BaseURL + " supports " + m.API
 	case providers.KindNetwork:
 		return "check that " + m.BaseURL + " can be reached from here"
 	case providers.KindTruncated, providers.KindProtocol:
-		return "check that " + m.BaseURL + " speaks " + m.API
+		return "check that " + m.BaseURL + " supports " + m.API
 	case providers.KindAborted:
-		return "allow it more time with --timeout"
+		return "increase --timeout"
 	}
-	return "see what the vendor says"
+	return "see the vendor's message"
 }
 
 // print prints the report as text.
 func (r *checkReport) print(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s at %s, credentials from %s\n", r.Model, r.API, cmp.Or(r.BaseURL, "no address"), cmp.Or(r.Credentials, "nowhere"))
+	fmt.Fprintf(&b, "%s: %s at %s, credentials from %s\n", r.Model, r.API, cmp.Or(r.BaseURL, "no address"), cmp.Or(r.Credentials, "no source"))
 	if r.FirstMS != nil {
 		fmt.Fprintf(&b, "first piece after %s\n", cli.Took(*r.FirstMS))
 	}
 	if r.ReasoningBytes > 0 {
-		fmt.Fprintf(&b, "it thought %s\n", cli.Count(int64(r.ReasoningBytes), "byte"))
+		fmt.Fprintf(&b, "reasoning: %s\n", cli.Count(int64(r.ReasoningBytes), "byte"))
 	}
 	if r.Text != "" {
-		fmt.Fprintf(&b, "it said %q\n", cli.OneLine(r.Text, 200))
+		fmt.Fprintf(&b, "answer: %q\n", cli.OneLine(r.Text, 200))
 	}
 	if r.Error == nil {
 		u := r.Usage

@@ -30,22 +30,22 @@ func modelsCommand(p *cli.Program) *cobra.Command {
 	cfg := modelsConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "models",
-		Short: "List the models that can be named, and try one",
-		Long: "models lists the models of the catalog that is part of this program, and those that the\n" +
-			"providers of the configuration name: windows in tokens, prices in US dollars per million tokens,\n" +
-			"and where this environment has credentials for them. It contacts nobody.\n\n" +
-			"A provider that is registered, if only as providers: {openai: {}}, takes models beside those\n" +
-			"that the catalog lists.",
+		Short: "List the known models, or check one",
+		Long: "models lists the models of the built-in catalog, and those that the providers of the configuration\n" +
+			"name: windows in tokens, prices in US dollars per million tokens, and the source of the credentials\n" +
+			"in this environment. It sends no request.\n\n" +
+			"A registered provider, for example by providers: {openai: {}}, accepts models that the catalog does\n" +
+			"not list.",
 		Example: "  parley models --provider openai\n  parley models --config parley.yaml --json\n  parley models check anthropic/claude-haiku-4-5",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return fmt.Errorf("models takes no %q; the models of a provider are listed by --provider %s", args[0], args[0])
+			return fmt.Errorf("unexpected argument %q; use --provider %s to list the models of a provider", args[0], args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.OutOrStdout()) },
 	}
-	cmd.PersistentFlags().StringVar(&cfg.config, "config", "", "register the providers of this file, too (default "+cli.DefaultConfig+" if it is there)")
+	cmd.PersistentFlags().StringVar(&cfg.config, "config", "", "also register the providers of this file (default "+cli.DefaultConfig+" if it exists)")
 	cmd.PersistentFlags().BoolVar(&cfg.json, "json", false, "print one JSON object")
 	cmd.Flags().StringVar(&cfg.provider, "provider", "", "only the models of this provider")
 	cmd.AddCommand(modelsCheckCommand(&cfg))
@@ -126,7 +126,7 @@ func noModels(provider string, ids []string) error {
 	if slices.Contains(cli.BuiltinProviders(), provider) {
 		return fmt.Errorf("provider %q lists no models", provider)
 	}
-	return fmt.Errorf("provider %q is not known; use one of %s, or name the file that registers it with --config", provider, strings.Join(ids, ", "))
+	return fmt.Errorf("provider %q is unknown; use one of %s, or name the file that registers it with --config", provider, strings.Join(ids, ", "))
 }
 
 func reportOf(reg *providers.Registry, m providers.Model) modelReport {
@@ -167,11 +167,11 @@ func printModels(out io.Writer, report modelsReport) error {
 	err = errors.Join(err, t.Print(out))
 	if unpriced > 0 {
 		_, more := fmt.Fprintf(out, "\nWithout a price: %s, with - at IN and OUT. Limits of dollars count their calls as 0; set cost of a model below\n"+
-			"providers, or limits: {pricedOnly: true} of an agent, which refuses such calls.\n", cli.Count(unpriced, "model"))
+			"providers, or limits: {pricedOnly: true} of an agent, which rejects such calls.\n", cli.Count(unpriced, "model"))
 		err = errors.Join(err, more)
 	}
 	if len(unspoken) > 0 {
-		_, more := fmt.Fprintf(out, "\nNot callable: this program does not speak %s.\n", strings.Join(slices.Sorted(maps.Keys(unspoken)), ", "))
+		_, more := fmt.Fprintf(out, "\nNot callable: this program does not support %s.\n", strings.Join(slices.Sorted(maps.Keys(unspoken)), ", "))
 		err = errors.Join(err, more)
 	}
 	return err

@@ -127,7 +127,7 @@ func TestModelsThatCannotBeCalled(t *testing.T) {
 	clitest.WithoutKeys(t)
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: demo/parrot}}\nproviders: {cloudflare-workers-ai: {api: edge-ai-binding}}\n")
 	_, out, errOut := program.Output(t, "models", "--config", file, "--provider", "cloudflare-workers-ai")
-	if !strings.Contains(out, "- (not callable)\n") || !strings.HasSuffix(out, "Not callable: this program does not speak edge-ai-binding.\n") {
+	if !strings.Contains(out, "- (not callable)\n") || !strings.HasSuffix(out, "Not callable: this program does not support edge-ai-binding.\n") {
 		t.Errorf("%s%s", out, errOut)
 	}
 }
@@ -177,7 +177,7 @@ func TestModelsCheckOfVertex(t *testing.T) {
 	}
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: google-vertex/gemini-3-flash-preview}}\nproviders: {google-vertex: {baseUrl: \""+vendor.URL+"\"}}\n")
 	code, out, errOut := program.Output(t, "models", "check", "google-vertex/gemini-3-flash-preview", "--config", file)
-	if code != 0 || !strings.Contains(out, "credentials from metadata server\n") || !strings.Contains(out, `it said "You said: `) {
+	if code != 0 || !strings.Contains(out, "credentials from metadata server\n") || !strings.Contains(out, `answer: "You said: `) {
 		t.Errorf("exit %d, %s%s", code, out, errOut)
 	}
 }
@@ -301,7 +301,7 @@ func TestModelsCheck(t *testing.T) {
 		t.Fatalf("exit %d, %q", code, errOut)
 	}
 	for _, want := range []string{
-		"openai/gpt-4.1: openai-completions at http://127.0.0.1:", ", credentials from OPENAI_API_KEY\n", "first piece after ", "it said \"pong\"\n",
+		"openai/gpt-4.1: openai-completions at http://127.0.0.1:", ", credentials from OPENAI_API_KEY\n", "first piece after ", "answer: \"pong\"\n",
 		": stop, model gpt-4.1-2025\n", "1,000 in, 200 out, - from the cache, - to it; cost $0.0036\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -333,7 +333,7 @@ func TestModelsCheckThatFails(t *testing.T) {
 		{404, "no model of\x1b[1m that name", []string{": invalid_request, status 404", "no model of [1m that name\n", "check the id of the model"}},
 		{429, `{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}`, []string{": quota", "no credit"}},
 		{529, `{"error":{"message":"busy"}}`, []string{": overloaded", "busy\n", "try again later"}},
-		{200, "data: {\"choices\":[{\"delta\":{\"content\":\"po\"}}]}\n\n", []string{"it said \"po\"\n", ": truncated", "speaks openai-completions"}},
+		{200, "data: {\"choices\":[{\"delta\":{\"content\":\"po\"}}]}\n\n", []string{"answer: \"po\"\n", ": truncated", "supports openai-completions"}},
 	} {
 		checked(t, tt.status, tt.answer)
 		code, out, errOut := program.Output(t, "models", "check", "openai/gpt-4.1")

@@ -45,22 +45,22 @@ func replayCommand(p *cli.Program) *cobra.Command {
 	cfg := &replayConfig{}
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Make events again from the logs of the bucket, and store them",
-		Long: "replay reads the logs of all conversations in the bucket, makes their durable events, which\n" +
-			"are the same as those that were sent before, and stores them where the configuration sends\n" +
-			"events: use it for an empty database, or for the past of a new one. What is there already\n" +
-			"is stored once all the same, so that replay may be interrupted and run again.\n\n" +
-			"Live events (deltas, requests, messages, logs) are in no log and do not come again. Whether\n" +
-			"events show what was said is what the configuration says of each agent now.\n\n" +
-			"It may run next to servers. It reads every log, --since leaves out events and not logs.\n\n" +
+		Short: "Derive events from the logs of the bucket again, and store them",
+		Long: "replay reads the logs of all conversations in the bucket, derives their durable events again, and\n" +
+			"stores them at the destination of the configuration. The events are the same as those sent before.\n" +
+			"Use it to fill an empty database, or to add the history to a new one. Events that are already\n" +
+			"stored are not duplicated, so an interrupted replay may be run again.\n\n" +
+			"Live events (deltas, requests, messages, logs) are in no log and are not replayed. The current\n" +
+			"configuration of each agent controls whether its events include content.\n\n" +
+			"It may run next to servers. It reads every log; --since skips events, not logs.\n\n" +
 			"Exit code: 0 all was stored, 3 some logs could not be read and the rest was stored, 75 a\n" +
-			"server has the folder and offers no socket to read it, 1 anything else.",
+			"server uses the folder and has no socket to read it, 1 any other error.",
 		Example: "  parley events replay --since 30d\n  parley events replay --config /etc/parley.yaml --since 2026-11-01 --agent assistant\n" +
 			"  parley events replay --data ./.parley --to stdout | jq .type",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.place.Data == "" && cmd.Flags().Changed("data") {
-				return errors.New("--data is empty; name the data folder of parley dev, or leave it out for the bucket of --config")
+				return errors.New("--data is empty; name the data folder of parley dev, or omit the flag to use the bucket of --config")
 			}
 			return cfg.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -68,13 +68,13 @@ func replayCommand(p *cli.Program) *cobra.Command {
 	f := cmd.Flags()
 	cfg.place = cli.NewPlace(p, cmd, "the bucket, the agents and the destination", true)
 	f.StringVar(&cfg.agent, "agent", "", "only conversations of this agent")
-	f.StringVar(&cfg.since, "since", "", "only events since then: so long ago, as 90m, 24h or 7d, or a date or time in UTC")
-	f.StringVar(&cfg.until, "until", "", "only events before then, as --since")
+	f.StringVar(&cfg.since, "since", "", "only events since then: a duration before now, as 90m, 24h or 7d, or a date or time in UTC")
+	f.StringVar(&cfg.until, "until", "", "only events before then, in the form of --since")
 	f.StringVar(&cfg.to, "to", "", "store them in clickhouse, jsonl or stdout (default: what the configuration has, clickhouse first)")
 	f.StringVar(&cfg.dsn, "clickhouse", "", "the database for --to clickhouse, in place of the configured one; a new one keeps events as long as the configuration says, or 90 days")
 	f.StringVar(&cfg.output, "file", "", "the file for --to jsonl, in place of the configured one")
 	f.BoolVar(&cfg.dry, "dry-run", false, "count the events and store nothing")
-	f.BoolVar(&cfg.quiet, "quiet", false, "tell nothing but what went wrong")
+	f.BoolVar(&cfg.quiet, "quiet", false, "print only errors")
 	cmd.MarkFlagsMutuallyExclusive("clickhouse", "file")
 	return cmd
 }
@@ -117,11 +117,11 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 		if errors.As(err, &e) && conf.Bucket.Endpoint != "" {
 			err = conf.Bucket.Explain(err)
 		}
-		return fmt.Errorf("%w; %s were stored, run it again to go on", err, cli.Count(r.stored.Load(), "event"))
+		return fmt.Errorf("%w; %s were stored; run it again to continue", err, cli.Count(r.stored.Load(), "event"))
 	}
 	if target.refresh != nil {
 		if err := target.refresh(ctx); err != nil {
-			r.printf("the figures by hour follow by themselves: %v\n", err)
+			r.printf("refresh of the hourly tables failed, it is retried automatically: %v\n", err)
 		}
 	}
 	return r.finish(time.Since(begun), conf.Bucket.Place())
@@ -141,7 +141,7 @@ func (cfg *replayConfig) target(ctx context.Context, conf *config.Server, bucket
 	to := cfg.to
 	switch {
 	case cfg.dry:
-		return &target{name: "nowhere, it is a dry run", close: nothing}, nil
+		return &target{name: "no destination, dry run", close: nothing}, nil
 	case to != "":
 	case cfg.dsn != "" || conf.Events.ClickHouse != nil && cfg.output == "":
 		to = "clickhouse"
@@ -181,10 +181,10 @@ func (cfg *replayConfig) checkTarget() error {
 		return fmt.Errorf("--to %q is not known; use clickhouse, jsonl or stdout", cfg.to)
 	}
 	if cfg.dsn != "" && cfg.to != "" && cfg.to != "clickhouse" {
-		return fmt.Errorf("--clickhouse names another destination than --to %s; leave one of them out", cfg.to)
+		return fmt.Errorf("--clickhouse names another destination than --to %s; omit one of them", cfg.to)
 	}
 	if cfg.output != "" && cfg.to != "" && cfg.to != "jsonl" {
-		return fmt.Errorf("--file names another destination than --to %s; leave one of them out", cfg.to)
+		return fmt.Errorf("--file names another destination than --to %s; omit one of them", cfg.to)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 			opts.TTLDays = conf.Events.ClickHouse.TTLDays
 		}
 	} else if cfg.file == "" {
-		err = errors.New("a data folder names no ClickHouse; name one yourself, for example --clickhouse clickhouse://127.0.0.1:9000/parley")
+		err = errors.New("a data folder configures no ClickHouse; name one, for example --clickhouse clickhouse://127.0.0.1:9000/parley")
 	} else {
 		opts, err = configuredDatabase(cfg.file, conf)
 	}
@@ -238,15 +238,15 @@ func (r *replay) finish(took time.Duration, bucket string) error {
 	switch n := r.conversations.Load(); {
 	case len(r.damaged) > 0:
 	case n == 0 && r.agent != "":
-		r.printf("%s has no conversation of an agent %q; leave --agent out to have those of all.\n", bucket, r.agent)
+		r.printf("%s has no conversation of agent %q; omit --agent to replay all.\n", bucket, r.agent)
 	case n == 0:
 		r.printf("%s has no conversations; name another bucket with --data or --config.\n", bucket)
 	case r.stored.Load() == 0 && r.filter != stats.Filter{}:
-		r.printf("No event is of that time; --since and --until bound it, in UTC.\n")
+		r.printf("No event is in that period; check --since and --until, which are in UTC.\n")
 	}
 	if n := len(r.damaged); n > 0 {
 		return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf(
-			"%s could not be read to the end, and their later events are missing: %s; parley log verify says more", cli.Count(int64(n), "log"), strings.Join(r.damaged, "; "))}
+			"%s could not be read to the end, and their later events are missing: %s; parley log verify has the details", cli.Count(int64(n), "log"), strings.Join(r.damaged, "; "))}
 	}
 	return nil
 }

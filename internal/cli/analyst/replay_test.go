@@ -298,7 +298,7 @@ func TestReplayNeedsADestination(t *testing.T) {
 		{[]string{"--to", "kafka", "--dry-run"}, `--to "kafka" is not known`},
 		{[]string{"--to", "stdout", "--file", "x"}, "--file names another destination than --to stdout"},
 		{[]string{"--to", "jsonl", "--clickhouse", "clickhouse://127.0.0.1:1"}, "--clickhouse names another destination than --to jsonl"},
-		{[]string{"--to", "clickhouse"}, "names no ClickHouse"},
+		{[]string{"--to", "clickhouse"}, "configures no ClickHouse"},
 		{[]string{"--since", "1h", "--until", "2h"}, "--since 1h is not before --until 2h"},
 		{[]string{"--clickhouse", "clickhouse://127.0.0.1:1"}, "connect to clickhouse at 127.0.0.1:1"},
 	} {
@@ -351,7 +351,7 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 		t.Errorf("events_raw is now %s", kept)
 	}
 	file = clitest.EchoConfig(t, t.TempDir())
-	if code, _, errOut := program.Output(t, "events", "migrate", "--config", file); code != 1 || !strings.Contains(errOut, "names no ClickHouse; add for example") {
+	if code, _, errOut := program.Output(t, "events", "migrate", "--config", file); code != 1 || !strings.Contains(errOut, "configures no ClickHouse; add for example") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }

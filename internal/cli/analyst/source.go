@@ -33,8 +33,8 @@ type sourceConfig struct {
 
 // flags adds the flags that name a source.
 func (cfg *sourceConfig) flags(cmd *cobra.Command) {
-	cfg.place = cli.NewPlace(cfg.program, cmd, "where events go", true)
-	cmd.Flags().StringVar(&cfg.file, "file", "", "read this file of events, and those it was rotated to; - is standard input")
+	cfg.place = cli.NewPlace(cfg.program, cmd, "the destination of events", true)
+	cmd.Flags().StringVar(&cfg.file, "file", "", "read this file of events, and its rotated files; - is standard input")
 	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "read this database: clickhouse://user:password@host:9000/parley, or http:// or https:// with its port")
 	cmd.MarkFlagsMutuallyExclusive("config", "data", "file", "clickhouse")
 }
@@ -97,7 +97,7 @@ func (cfg *sourceConfig) configured(ctx context.Context, conf *config.Server, fi
 	case conf.Bucket.Dir != "" && exists(kept):
 		return cfg.openFile(kept, "")
 	}
-	return nil, fmt.Errorf("%s sends events nowhere that they can be read; add for example events: {jsonl: {file: events.jsonl}}, or name a source with --file or --clickhouse", file)
+	return nil, fmt.Errorf("%s configures no readable destination of events; add for example events: {jsonl: {file: events.jsonl}}, or name a source with --file or --clickhouse", file)
 }
 
 func exists(file string) bool {
@@ -141,7 +141,7 @@ func (s *fileSource) summary(ctx context.Context, f stats.Filter) (*stats.Summar
 
 func (s *fileSource) newest(ctx context.Context) (conversation.SubmissionID, error) {
 	if s.once {
-		return "", errors.New("standard input is read once; name the submission, or put the events into a file")
+		return "", errors.New("standard input can be read only once; name the submission, or use a file")
 	}
 	sum, err := stats.Summarize(s.readable(ctx), stats.Filter{})
 	if err != nil || len(sum.Recent) == 0 {
@@ -158,7 +158,7 @@ func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event
 		good, bad := int64(0), int64(0)
 		defer func() {
 			if bad > 0 && good > 0 {
-				fmt.Fprintf(s.errOut, "parley: %s of %s passed over, the first one: %v\n", cli.Count(bad, "line"), s.name, first)
+				fmt.Fprintf(s.errOut, "parley: %s of %s skipped, the first one: %v\n", cli.Count(bad, "line"), s.name, first)
 			}
 		}()
 		for e, err := range s.events {
@@ -178,7 +178,7 @@ func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event
 			}
 		}
 		if bad > 0 && good == 0 {
-			yield(observability.Event{}, fmt.Errorf("%s holds no events, which are lines of JSON; name another file with --file (%s, the first one: %w)", s.name, cli.Count(bad, "other line"), first))
+			yield(observability.Event{}, fmt.Errorf("%s has no events, which are lines of JSON; name another file with --file (%s, the first one: %w)", s.name, cli.Count(bad, "other line"), first))
 		}
 	}
 }
@@ -201,7 +201,7 @@ func moment(flag, s string, now time.Time) (conversation.Time, error) {
 			return conversation.Time(t.UnixMilli()), nil
 		}
 	}
-	return 0, fmt.Errorf("--%s %q is no point in time; write how long ago, as 90m, 24h or 7d, or a date or time in UTC, as 2026-11-01 or 2026-11-01T15:04", flag, s)
+	return 0, fmt.Errorf("--%s %q is not a time; write a duration before now, as 90m, 24h or 7d, or a date or time in UTC, as 2026-11-01 or 2026-11-01T15:04", flag, s)
 }
 
 // period parses --since and --until.
@@ -213,7 +213,7 @@ func period(since, until string, now time.Time) (from, to conversation.Time, err
 		return 0, 0, err
 	}
 	if from > conversation.TimeOf(now) {
-		return 0, 0, fmt.Errorf("--since %s is in the future, it is %s in UTC; write a moment that has been, or how long ago, as 24h", since, now.UTC().Format("2006-01-02T15:04"))
+		return 0, 0, fmt.Errorf("--since %s is in the future, now is %s in UTC; write a past time, or a duration before now, as 24h", since, now.UTC().Format("2006-01-02T15:04"))
 	}
 	if to != 0 && from >= to {
 		return 0, 0, fmt.Errorf("--since %s is not before --until %s", since, until)

@@ -107,7 +107,7 @@ func TestStatsAndTraceOfAFile(t *testing.T) {
 	if d := cmp.Diff("parley stats: file "+path+wantStats, out); code != 0 || d != "" {
 		t.Errorf("exit %d (-want +got):\n%s", code, d)
 	}
-	if !strings.Contains(errOut, "1 line of file "+path+" passed over") {
+	if !strings.Contains(errOut, "1 line of file "+path+" skipped") {
 		t.Errorf("says %q", errOut)
 	}
 	code, out, _ = program.Output(t, "trace", "sub_1", "--file", path)
@@ -152,10 +152,10 @@ func TestSourceIsFound(t *testing.T) {
 		code  int
 	}{
 		"what dev wrote":     {map[string]string{".parley/events.jsonl": ""}, nil, "parley stats: file .parley/events.jsonl\nNo events.\n", 0},
-		"nothing":            {nil, nil, "there are no events: there is neither ./parley.yaml nor ./.parley here; name a configuration file with --config", 1},
+		"nothing":            {nil, nil, "there are no events: found neither ./parley.yaml nor ./.parley; name a configuration file with --config", 1},
 		"the configured one": {map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}}\n", "e.jsonl": "", ".parley/events.jsonl": ""}, nil, "file e.jsonl\n", 0},
 		"not yet there":      {map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}}\n"}, nil, "the file does not exist; a server that runs with ./parley.yaml makes it", 1},
-		"nowhere":            {map[string]string{"parley.yaml": agents, "data/x": "", ".parley/events.jsonl": ""}, nil, "./parley.yaml sends events nowhere that they can be read", 1},
+		"nowhere":            {map[string]string{"parley.yaml": agents, "data/x": "", ".parley/events.jsonl": ""}, nil, "./parley.yaml configures no readable destination of events", 1},
 		"dev before serve":   {map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}}\n", ".parley/events.jsonl": ""}, nil, "file .parley/events.jsonl\n", 0},
 		"dev beside a file":  {map[string]string{"parley.yaml": agents, ".parley/events.jsonl": ""}, nil, "file .parley/events.jsonl\n", 0},
 		"a folder":           {map[string]string{"parley.yaml": agents, "d/events.jsonl": ""}, []string{"--data", "d"}, "file d/events.jsonl\n", 0},
@@ -167,7 +167,7 @@ func TestSourceIsFound(t *testing.T) {
 		},
 		"a file before all": {map[string]string{"parley.yaml": agents, "e.jsonl": ""}, []string{"--file", "e.jsonl"}, "file e.jsonl\n", 0},
 		"two":               {nil, []string{"--file", "e.jsonl", "--config", "x.yaml"}, "--config and --file exclude each other", cli.ExitUsage},
-		"a bad address":     {nil, []string{"--clickhouse", "secret@host"}, "--clickhouse is no address of a database; write for example", 1},
+		"a bad address":     {nil, []string{"--clickhouse", "secret@host"}, "--clickhouse is not the address of a database; write for example", 1},
 		"a broken file":     {map[string]string{"x.yaml": "agnts: {}\n"}, []string{"--config", "x.yaml"}, "did you mean agents?", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

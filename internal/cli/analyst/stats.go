@@ -33,14 +33,14 @@ func statsCommand(p *cli.Program) *cobra.Command {
 	cfg := &statsConfig{source: sourceConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Show what the events say: outcomes, latencies, tokens, costs, errors",
-		Long: "stats reads events and prints what happened: submissions by outcome, the newest one by one and\n" +
-			"why they failed, quantiles of latencies, what each agent asked of each model and what\n" +
-			"it cost, calls of tools, types of errors, and the last hours one by one.\n\n" +
-			"It reads the ClickHouse or the file of the configuration, or what parley dev has written;\n" +
-			"the first line says which, and how many events counted. Times are in UTC, costs in US\n" +
-			"dollars. Turns and tools are timed if they succeeded, settlements whatever the outcome, the\n" +
-			"queue of first attempts.",
+		Short: "Summarize events: outcomes, latencies, tokens, costs, errors",
+		Long: "stats reads events and prints a summary: submissions by outcome, the newest ones with the reasons\n" +
+			"of failures, quantiles of latencies, usage and cost of models by agent, calls of tools, types of\n" +
+			"errors, and the last hours one by one.\n\n" +
+			"It reads the ClickHouse or the file of the configuration, or the events of parley dev. The first\n" +
+			"line names the source and the number of events. Times are in UTC, costs in US dollars. Latencies\n" +
+			"of turns and tools include successes only, those of settlements all outcomes, and those of the\n" +
+			"queue first attempts only.",
 		Example: "  parley stats\n  parley stats --since 24h --agent assistant\n  parley stats --config /etc/parley.yaml --since 2026-11-01 --json\n" +
 			"  parley stats --file events.jsonl",
 		Args: cli.NoArgs,
@@ -51,8 +51,8 @@ func statsCommand(p *cli.Program) *cobra.Command {
 	}
 	cfg.source.flags(cmd)
 	cmd.Flags().StringVar(&cfg.agent, "agent", "", "only events of this agent")
-	cmd.Flags().StringVar(&cfg.since, "since", "", "only events since then: so long ago, as 90m, 24h or 7d, or a date or time in UTC")
-	cmd.Flags().StringVar(&cfg.until, "until", "", "only events before then, as --since")
+	cmd.Flags().StringVar(&cfg.since, "since", "", "only events since then: a duration before now, as 90m, 24h or 7d, or a date or time in UTC")
+	cmd.Flags().StringVar(&cfg.until, "until", "", "only events before then, in the form of --since")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print one JSON object")
 	return cmd
 }

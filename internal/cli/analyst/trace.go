@@ -29,18 +29,18 @@ func traceCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [submission id]",
 		Short: "Show the timeline of a submission as a tree, by default the newest",
-		Long: "trace reads the events of one submission and prints what happened as a tree: the wait in the\n" +
-			"queue, every attempt, every call of a model and of a tool, waits for signals, tasks of subagents\n" +
-			"and compactions, each with its start, how long it took, tokens and cost.\n\n" +
-			"Costs and tokens of a node are those of all that is below it; tokens in are with those of the\n" +
-			"prompt cache. The id is what a server answered when it accepted the message, and parley stats\n" +
-			"lists; without one it is the newest submission. Sources are those of parley stats.",
+		Long: "trace reads the events of one submission and prints its timeline as a tree: the wait in the queue,\n" +
+			"every attempt, every call of a model and of a tool, waits for signals, tasks of subagents\n" +
+			"and compactions, each with its start, duration, tokens and cost.\n\n" +
+			"Costs and tokens of a node include its children; input tokens include those of the prompt cache.\n" +
+			"The id is in the server's response to the message, and parley stats lists it; the default is the\n" +
+			"newest submission. The sources are those of parley stats.",
 		Example: "  parley trace\n  parley trace sub_01JABCDEFGHJKMNPQRSTVWXYZ0\n  parley trace sub_01JABCDEFGHJKMNPQRSTVWXYZ0 --config /etc/parley.yaml --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) == 1 && strings.HasPrefix(args[0], "sub_") {
 				return nil
 			}
-			return errors.New("trace takes the id of one submission, which begins with sub_: parley trace sub_…; it is submissionId in the answer to a message, and without one the newest is shown")
+			return errors.New("trace takes the id of one submission, which begins with sub_: parley trace sub_…; it is submissionId in the response to a message; the default is the newest submission")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.source.errOut = cmd.ErrOrStderr()
@@ -70,13 +70,13 @@ func (cfg *traceConfig) run(ctx context.Context, id conversation.SubmissionID, i
 			return err
 		}
 		if id == "" {
-			return fmt.Errorf("%s has no submission yet; send a message first, whose events come a second later, or name another source with --config, --file or --clickhouse", from)
+			return fmt.Errorf("%s has no submission yet; send a message first, whose events arrive about a second later, or name another source with --config, --file or --clickhouse", from)
 		}
 	}
 	root, err := stats.Trace(from.trace(ctx, id), id)
 	if errors.Is(err, stats.ErrNoEvents) {
-		return fmt.Errorf("%s has no event of submission %s; check the id, which the server answered when it accepted the message, "+
-			"and the source: --config, --file and --clickhouse name another, and events that are missing there come again by parley events replay", from, id)
+		return fmt.Errorf("%s has no event of submission %s; check the id, which is in the server's response to the message, "+
+			"and the source: --config, --file and --clickhouse name another; parley events replay restores missing events", from, id)
 	}
 	if err != nil {
 		return err

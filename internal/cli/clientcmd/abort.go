@@ -13,18 +13,18 @@ import (
 )
 
 // treeFlag is the help of the flag that extends an abort to dispatched work.
-const treeFlag = "abort what it has dispatched to other conversations and runs, too, and what these have dispatched"
+const treeFlag = "also abort its dispatched messages and runs, and recursively theirs"
 
 func abortCommand() *cobra.Command {
 	login, tree := converse.AccessFlags{}, false
 	cmd := &cobra.Command{
 		Use:   "abort <conversation URL>",
-		Short: "Abort what a conversation is doing and everything queued behind it",
-		Long: "abort asks the server to end the running message of a conversation and all that wait\n" +
-			"behind it. What was said so far stays; each of them settles as aborted, shortly after.\n\n" +
+		Short: "Abort the running message of a conversation and all queued ones",
+		Long: "abort asks the server to abort the running message of a conversation and all queued ones. Text\n" +
+			"that was already generated stays; each message settles as aborted, shortly after.\n\n" +
 			"With --tree it also aborts the messages that the conversation's tools and hooks have dispatched\n" +
-			"to other conversations and runs, those that these have dispatched, and so on, and nothing joins\n" +
-			"these trees any more. Other work of the same conversations goes on.",
+			"to other conversations and runs, those that these have dispatched, and so on. The trees accept no\n" +
+			"further messages. Other work of the same conversations continues.",
 		Args: oneURL("abort"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return abort(cmd.Context(), &login, args[0], tree, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -92,7 +92,7 @@ func printAborted(out io.Writer, done conversation.TreeAborted) error {
 		return err
 	}
 	for _, of := range done.PartOf {
-		if _, err := fmt.Fprintf(out, "part of the tree of %s in %s/%s; abort it there to end all of it\n", of.Submission, of.Root.Agent, of.Root.ID); err != nil {
+		if _, err := fmt.Fprintf(out, "part of the tree of %s in %s/%s; abort that one to end the whole tree\n", of.Submission, of.Root.Agent, of.Root.ID); err != nil {
 			return err
 		}
 	}

@@ -32,11 +32,11 @@ func attachments(names []string) ([]client.Attachment, error) {
 func pictureType(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("%w; name a picture that is there", err)
+		return "", fmt.Errorf("%w; name an existing image", err)
 	}
 	defer f.Close() // read only
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return "", fmt.Errorf("%s is a folder; name a picture in it", name)
+		return "", fmt.Errorf("%s is a folder; name an image in it", name)
 	}
 	head := make([]byte, 512)
 	n, err := io.ReadFull(f, head)
@@ -45,7 +45,7 @@ func pictureType(name string) (string, error) {
 	}
 	kind := http.DetectContentType(head[:n])
 	if !strings.HasPrefix(kind, "image/") {
-		return "", fmt.Errorf("%s is %s and no picture; attachments are pictures, such as PNG or JPEG: send a text with - from standard input", name, kind)
+		return "", fmt.Errorf("%s is %s, not an image; attachments are images, such as PNG or JPEG: send text with - from standard input", name, kind)
 	}
 	return kind, nil
 }

@@ -33,7 +33,7 @@ type runsConfig struct {
 func runsCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Start runs of workflows, look at them, signal and abort them",
+		Short: "Start, show, follow, signal and abort runs of workflows",
 	}
 	cmd.AddCommand(runsStartCommand(p), runsShowCommand(), runsFollowCommand(), runsSignalCommand(), runsAbortCommand())
 	return cmd
@@ -44,10 +44,11 @@ func runsStartCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start <workflow>",
 		Short: "Start a run of a workflow and print its id",
-		Long: "start begins a run: of a workflow of the server, or of that at a URL. When it has printed the\n" +
-			"id the run is durable, and ends once, whatever dies. With --wait it stays for the end, over\n" +
-			"restarts of the server, and prints the result: a text as it is, anything else as JSON.\n\n" +
-			"Exit code: 0 begun or completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
+		Long: "start begins a run of a workflow, given by its name at the server or by its URL. Once the id is\n" +
+			"printed, the run is durable and ends exactly once, regardless of crashes. With --wait the command\n" +
+			"waits for the end, across restarts of the server, and prints the result: text as it is, any other\n" +
+			"value as JSON.\n\n" +
+			"Exit code: 0 begun or completed, 2 failed, 3 aborted, 130 interrupted, 1 any other error.",
 		Example: "  parley runs start nightly --input '{\"day\":\"2026-11-25\"}' --wait\n" +
 			"  parley runs start " + devServer + "/workflows/nightly --input @day.json --key 2026-11-25",
 		Args: takes("start", 1, 1, "the name or the URL of a workflow: parley runs start nightly"),
@@ -67,9 +68,9 @@ func runsStartCommand(p *cli.Program) *cobra.Command {
 	}
 	cfg.flags(cmd)
 	cmd.Flags().StringVar(&cfg.input, "input", "{}", "the input as JSON; @file reads it from a file, and - from standard input")
-	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a run begun again under its key is the same run")
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key (default: a new one); starts with the same key are one run")
 	cmd.Flags().BoolVar(&cfg.wait, "wait", false, "wait for the end and print the result")
-	cmd.Flags().BoolVar(&cfg.json, "json", false, "print what the server says of the run as JSON")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print the server's response as JSON")
 	return cmd
 }
 
@@ -77,10 +78,9 @@ func runsShowCommand() *cobra.Command {
 	cfg := &runsConfig{}
 	cmd := &cobra.Command{
 		Use:   "show <run>",
-		Short: "Print how a run stands",
-		Long: "show prints the workflow of a run, whether it has ended and how, its input, and its result\n" +
-			"or error.\n\n" +
-			"Exit code: 0 if the run is known, 130 interrupted, 1 anything else.",
+		Short: "Print the state of a run",
+		Long: "show prints the workflow of a run, its state, its input, and its result or error.\n\n" +
+			"Exit code: 0 if the run is known, 130 interrupted, 1 any other error.",
 		Args: takes("show", 1, 1, "the id or the URL of a run: parley runs show run_…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cfg.show(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -95,10 +95,10 @@ func runsFollowCommand() *cobra.Command {
 	cfg := &runsConfig{}
 	cmd := &cobra.Command{
 		Use:   "follow <run>",
-		Short: "Print what happens in a run until it ends",
-		Long: "follow prints the events of a run, those of before and those that come, until the last. It\n" +
-			"survives restarts of the server.\n\n" +
-			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
+		Short: "Print the events of a run until it ends",
+		Long: "follow prints the events of a run from its beginning until it ends. It continues across restarts\n" +
+			"of the server.\n\n" +
+			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 any other error.",
 		Args: takes("follow", 1, 1, "the id or the URL of a run: parley runs follow run_…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cfg.follow(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -114,11 +114,11 @@ func runsSignalCommand() *cobra.Command {
 	cfg := &runsConfig{}
 	cmd := &cobra.Command{
 		Use:   "signal <run> <name> [value]",
-		Short: "Tell a run what it waits for",
-		Long: "signal ends the wait of a run for a name. The value is JSON, or a text where the run waits for\n" +
-			"one, and true if it is left out. The first that fits decides; a signal that comes before the\n" +
-			"wait is kept.\n\n" +
-			"Exit code: 0 taken or kept, 130 interrupted, 1 anything else.",
+		Short: "Send a signal to a waiting run",
+		Long: "signal resolves the wait of a run with this name. The value is JSON, or text if the run waits for\n" +
+			"text, and true if it is omitted. The first signal that fits resolves the wait; a signal that\n" +
+			"arrives before the wait is kept.\n\n" +
+			"Exit code: 0 accepted or kept, 130 interrupted, 1 any other error.",
 		Example: "  parley runs signal run_… approval\n  parley runs signal run_… approval '{\"ok\":false,\"why\":\"the sums are off\"}'",
 		Args:    takes("signal", 2, 3, "a run, a name and a value: parley runs signal run_… approval true"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,7 +130,7 @@ func runsSignalCommand() *cobra.Command {
 		},
 	}
 	cfg.flags(cmd)
-	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a signal sent again under its key is not repeated")
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key (default: a new one); a signal with the same key is admitted once")
 	return cmd
 }
 
@@ -139,8 +139,8 @@ func runsAbortCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort <run>",
 		Short: "Abort a run",
-		Long: "abort asks the server to end a run. What its steps have done stays done, and the runs that it\n" +
-			"has started go on, unless --tree is given.",
+		Long: "abort asks the server to abort a run. Effects of its completed steps are not undone, and the runs\n" +
+			"that it has started continue, unless --tree is given.",
 		Args: takes("abort", 1, 1, "the id or the URL of a run: parley runs abort run_…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cfg.abort(cmd.Context(), args[0], tree, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -152,7 +152,7 @@ func runsAbortCommand() *cobra.Command {
 }
 
 func (cfg *runsConfig) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&cfg.server, "server", devServer, "where the server is, for a name or an id without a URL")
+	cmd.Flags().StringVar(&cfg.server, "server", devServer, "URL of the server, for a name or an id without a URL")
 	cfg.login.Add(cmd)
 }
 
@@ -286,7 +286,7 @@ func (cfg *runsConfig) start(ctx context.Context, given string, input json.RawMe
 	status, err := run.Await(ctx, nil)
 	if status == nil {
 		if ctx.Err() != nil {
-			return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the server goes on with the run, and parley runs follow %s shows it", run.URL())}
+			return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the run continues at the server, parley runs follow %s shows it", run.URL())}
 		}
 		return explained(ctx, err)
 	}
@@ -339,7 +339,7 @@ func (cfg *runsConfig) show(ctx context.Context, given string, out, errOut io.Wr
 func (cfg *runsConfig) follow(ctx context.Context, given string, out, errOut io.Writer) error {
 	after, err := conversation.ParseOffset(cfg.offset)
 	if err != nil {
-		return fmt.Errorf("--offset: %w; leave it out to begin with the first event", err)
+		return fmt.Errorf("--offset: %w; omit it to begin with the first event", err)
 	}
 	t, err := cfg.target(given, "runs", errOut)
 	if err != nil {

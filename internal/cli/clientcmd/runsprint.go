@@ -108,7 +108,7 @@ func eventText(e client.RunEvent) string {
 	case "run_start":
 		return v.Workflow + " begins with " + string(v.Input)
 	case "run_resume":
-		return "goes on after a loss"
+		return "resumed after a crash"
 	case "log":
 		return v.Message
 	case "data":
@@ -132,7 +132,7 @@ func dataText(name string, data json.RawMessage) string {
 		case "timeout":
 			return wait.Name + " has not come in time"
 		case "ended":
-			return "does not wait for " + wait.Name + " any more"
+			return "stopped waiting for " + wait.Name + ""
 		}
 		return wait.Name + " has come"
 	}

@@ -27,10 +27,10 @@ func sendCommand() *cobra.Command {
 	cfg := sendConfig{}
 	cmd := &cobra.Command{
 		Use:   "send <conversation URL> <message>",
-		Short: "Send a message to a conversation and print the reply as it comes",
-		Long: "send posts a message and follows the conversation until the message is settled: it prints\n" +
-			"the answer to this message, and no other's. It survives restarts of the server.\n\n" +
-			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
+		Short: "Send a message to a conversation and print the streamed reply",
+		Long: "send posts a message and follows the conversation until the message is settled. It prints only\n" +
+			"the answer to this message. It continues across restarts of the server.\n\n" +
+			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 any other error.",
 		Example: "  parley send http://127.0.0.1:5173" + cli.MountPath + "/hello 'long 100'\n" +
 			"  git diff | parley send http://127.0.0.1:5173" + cli.MountPath + "/review -\n" +
 			"  parley send --attach photo.png http://127.0.0.1:5173" + cli.MountPath + "/hello 'What is this?'",
@@ -41,15 +41,15 @@ func sendCommand() *cobra.Command {
 			return errors.New("send takes a conversation URL and one message; put the message in quotes: parley send http://127.0.0.1:5173" + cli.MountPath + "/hello 'long 100'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := cli.ReadMessage(args[1], cmd.InOrStdin(), "write it behind the URL, or pipe it to -")
+			text, err := cli.ReadMessage(args[1], cmd.InOrStdin(), "write it after the URL, or pipe it to -")
 			if err != nil {
 				return err
 			}
 			return send(cmd.Context(), cfg, args[0], text, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a message sent again under its key is not repeated")
-	cmd.Flags().StringArrayVar(&cfg.attach, "attach", nil, "send this picture with the message; may be given again")
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key (default: a new one); a message with the same key is admitted once")
+	cmd.Flags().StringArrayVar(&cfg.attach, "attach", nil, "send this image with the message; may be repeated")
 	cmd.Flags().BoolVar(&cfg.noWait, "no-wait", false, "print the receipt as JSON and do not wait for the reply")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	cfg.initial.Flag(cmd)
@@ -94,7 +94,7 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	outcome, err := reply.Follow(ctx)
 	reply.End()
 	if err != nil && ctx.Err() != nil {
-		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the server goes on with the message, and parley tail %s shows it", at.Redacted())}
+		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the message continues at the server, parley tail %s shows it", at.Redacted())}
 	}
 	if err != nil {
 		return fmt.Errorf("follow the reply: %w", converse.Readable(err))

@@ -56,7 +56,7 @@ func TestSendIsInterrupted(t *testing.T) {
 		t.Errorf("exit %d, %q, %q; want exit %d", code, out.String(), errOut.String(), cli.ExitInterrupted)
 	}
 	code = program.Run(ctx, []string{"send", "--key", "k1", n.Base + "/x", "more"}, io.Discard, &errOut)
-	if code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "send it again with --key k1") {
+	if code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "resend it with --key k1") {
 		t.Errorf("exit %d, %q; want exit %d", code, errOut.String(), cli.ExitInterrupted)
 	}
 }
@@ -87,7 +87,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestSendShowsItsOwnAnswer sends three messages at once: each prints what was answered to it.
+// Three concurrent sends each print the answer to their own message.
 func TestSendShowsItsOwnAnswer(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	outs := make([]string, 3)
@@ -103,7 +103,7 @@ func TestSendShowsItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// TestSendSaysWhatItWaitsFor sends behind a long answer: it says so, and shows nothing of that.
+// A send behind a long answer reports the queue and prints only its own answer.
 func TestSendSaysWhatItWaitsFor(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
@@ -111,7 +111,7 @@ func TestSendSaysWhatItWaitsFor(t *testing.T) {
 	said := make(chan struct{})
 	var out bytes.Buffer
 	errOut := clitest.WriterFunc(func(p []byte) (int, error) {
-		if strings.Contains(string(p), "it waits behind 2 messages") {
+		if strings.Contains(string(p), "queued behind 2 messages") {
 			close(said)
 		}
 		return len(p), nil
@@ -125,7 +125,7 @@ func TestSendSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestSendTakesMore sends what comes from standard input, with a picture and with data.
+// TestSendTakesMore sends standard input with an image and with initial data.
 func TestSendTakesMore(t *testing.T) {
 	got := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -156,10 +156,10 @@ func TestSendTakesMore(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an empty message": {[]string{server.URL + "/x", ""}, "the message is empty; write it behind the URL, or pipe it to -"},
-		"no such file":     {[]string{"--attach", "none.png", server.URL + "/x", "m"}, "name a picture that is there"},
-		"a folder":         {[]string{"--attach", ".", server.URL + "/x", "m"}, ". is a folder; name a picture in it"},
-		"a text":           {[]string{"--attach", "a.txt", server.URL + "/x", "m"}, "a.txt is text/plain; charset=utf-8 and no picture"},
+		"an empty message": {[]string{server.URL + "/x", ""}, "the message is empty; write it after the URL, or pipe it to -"},
+		"no such file":     {[]string{"--attach", "none.png", server.URL + "/x", "m"}, "name an existing image"},
+		"a folder":         {[]string{"--attach", ".", server.URL + "/x", "m"}, ". is a folder; name an image in it"},
+		"a text":           {[]string{"--attach", "a.txt", server.URL + "/x", "m"}, "a.txt is text/plain; charset=utf-8, not an image"},
 		"data is no JSON":  {[]string{"--data", "{", server.URL + "/x", "m"}, "it is not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +175,8 @@ func TestSendTakesMore(t *testing.T) {
 	}
 }
 
-// TestSendWithoutServer says at once that nothing was admitted; once an attempt may have been,
-// it says under which key to send again.
+// Without a server the error reports at once that nothing was admitted. If an attempt may have been
+// admitted, it names the key for a retry.
 func TestSendWithoutServer(t *testing.T) {
 	at := "http://" + noderun.Refusing(t)
 	stranger := httptest.NewUnstartedServer(http.NotFoundHandler()) // whose certificate nobody knows
@@ -185,7 +185,7 @@ func TestSendWithoutServer(t *testing.T) {
 	defer stranger.Close()
 	for _, args := range [][]string{{"send", at + "/x", "m"}, {"signal", at + "/x", "n", "1"}, {"send", stranger.URL + "/x", "m"}} {
 		code, out, errOut := program.Output(t, args...)
-		if code != 1 || out != "" || !strings.Contains(errOut, "nothing was admitted: there is no server at "+strings.TrimSuffix(args[1], "/x")) || strings.Contains(errOut, "trying again") {
+		if code != 1 || out != "" || !strings.Contains(errOut, "nothing was admitted: there is no server at "+strings.TrimSuffix(args[1], "/x")) || strings.Contains(errOut, "retrying") {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, errOut)
 		}
 	}
@@ -207,13 +207,13 @@ func TestSendWithoutServer(t *testing.T) {
 	defer stop()
 	var errOut bytes.Buffer
 	said := clitest.WriterFunc(func(p []byte) (int, error) {
-		if errOut.Write(p); strings.Contains(errOut.String(), "trying again") {
+		if errOut.Write(p); strings.Contains(errOut.String(), "retrying") {
 			stop()
 		}
 		return len(p), nil
 	})
 	code := program.Run(ctx, []string{"send", "--key", "k7", at + "/x", "m"}, io.Discard, said)
-	if <-taken; code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "send it again with --key k7") {
+	if <-taken; code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "resend it with --key k7") {
 		t.Errorf("exit %d, %q", code, errOut.String())
 	}
 }
@@ -285,7 +285,7 @@ func TestTailNeutralizes(t *testing.T) {
 	close(served)
 }
 
-// untilWritten ends what writes to it.
+// untilWritten cancels a context after the first write.
 type untilWritten struct {
 	bytes.Buffer
 	cancel context.CancelFunc
@@ -296,10 +296,10 @@ func (w *untilWritten) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestHelpFitsTheTerminal: what a command says of itself is set for the terminal.
+// Help is wrapped at the width of the terminal.
 func TestHelpFitsTheTerminal(t *testing.T) {
 	s := program.AtTerminal(t, 60, "send", "--help")
-	s.Shows("send posts a message and follows the conversation until the\r\nmessage is settled: it prints")
+	s.Shows("send posts a message and follows the conversation until the\r\nmessage is settled. It prints only the answer to this")
 	s.Shows("      --no-wait              print the receipt as JSON and\r\n                             do not wait for the reply")
 	s.Ends()
 }

@@ -22,10 +22,11 @@ func signalCommand() *cobra.Command {
 	cfg := signalConfig{}
 	cmd := &cobra.Command{
 		Use:   "signal <conversation URL> <name> <value>",
-		Short: "Tell a conversation what one of its tools waits for",
-		Long: "signal ends the wait of a tool for a name. The value is JSON, or a text where the tool\n" +
-			"waits for one. The first that fits decides; a signal that comes before the wait is kept.\n\n" +
-			"Exit code: 0 taken or kept, 1 anything else.",
+		Short: "Send a signal to a waiting tool of a conversation",
+		Long: "signal resolves the wait of a tool with this name. The value is JSON, or text if the tool waits\n" +
+			"for text. The first signal that fits resolves the wait; a signal that arrives before the wait is\n" +
+			"kept.\n\n" +
+			"Exit code: 0 accepted or kept, 1 any other error.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 3 {
 				return nil
@@ -36,7 +37,7 @@ func signalCommand() *cobra.Command {
 			return signal(cmd.Context(), cfg, args[0], args[1], args[2], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a signal sent again under its key is not repeated")
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key (default: a new one); a signal with the same key is admitted once")
 	cfg.login.Add(cmd)
 	return cmd
 }

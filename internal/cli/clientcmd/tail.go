@@ -30,7 +30,7 @@ func tailCommand() *cobra.Command {
 			return tail(cmd.Context(), cfg, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
+	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print the records after this offset; -1 is the beginning")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	cfg.login.Add(cmd)
 	return cmd
@@ -62,7 +62,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	}
 	after, err := conversation.ParseOffset(cfg.offset)
 	if err != nil {
-		return fmt.Errorf("--offset: %w; leave it out to begin with the first message", err)
+		return fmt.Errorf("--offset: %w; omit it to begin with the first message", err)
 	}
 	p := cli.NewPrinter(out, &cli.PrintOptions{JSON: cfg.json})
 	defer p.End()
@@ -73,7 +73,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 		case errors.Is(err, context.Canceled):
 			return nil // an interrupt is the normal end of a tail
 		case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
-			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), converse.Readable(err))
+			return fmt.Errorf("conversation %s has no messages yet: %w", at.Redacted(), converse.Readable(err))
 		case err != nil:
 			return converse.Readable(err)
 		}

@@ -87,7 +87,7 @@ func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) 
 	var errOut waiting.Log
 	seen := WriterFunc(func(p []byte) (int, error) {
 		out.Write(p)
-		if bytes.Contains(p, []byte("Ctrl-C stops it.")) {
+		if bytes.Contains(p, []byte("Press Ctrl-C to stop.")) {
 			cancel()
 		}
 		return len(p), nil

@@ -26,7 +26,7 @@ type AccessFlags struct {
 func (f *AccessFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server")
 	cmd.Flags().StringArrayVar(&f.headers, "header", nil,
-		"send this header with each request, as 'Name: value'; may be given again. Other users of the machine see it")
+		"send this header with each request, as 'Name: value'; may be repeated. Other users of the machine can see it")
 }
 
 // Access holds the token and the headers of requests.
@@ -39,7 +39,7 @@ type Access struct {
 func (f *AccessFlags) Access() (Access, error) {
 	header, err := headersOf(f.headers)
 	if err == nil && f.tokenEnv != "" && header.Get("Authorization") != "" {
-		err = &HeaderError{Name: "Authorization", Problem: "it is also made of --token-env; give one of the two"}
+		err = &HeaderError{Name: "Authorization", Problem: "--token-env sets it too; use one of the two"}
 	}
 	if err != nil {
 		return Access{}, cli.Usage(err)
@@ -129,17 +129,17 @@ func headersOf(given []string) (http.Header, error) {
 		case !isToken(name):
 			return nil, &HeaderError{Problem: "not the name of a header, which is letters, digits and hyphens; write --header 'Name: value'"}
 		case value == "":
-			return nil, &HeaderError{Name: name, Problem: "no value; write --header 'Name: value', and look whether a variable in it is set"}
+			return nil, &HeaderError{Name: name, Problem: "no value; write --header 'Name: value', and check that its variable is set"}
 		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-			return nil, &HeaderError{Name: name, Problem: "a control character in the value, such as the end of a line; take it out"}
+			return nil, &HeaderError{Name: name, Problem: "a control character in the value, such as a line end; remove it"}
 		}
 		name = http.CanonicalHeaderKey(name)
 		reserved := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 		switch {
 		case slices.Contains(reservedHeaders, name) || slices.ContainsFunc(reservedPrefixes, reserved):
-			return nil, &HeaderError{Name: name, Problem: "reserved: the client makes it itself; take it out"}
+			return nil, &HeaderError{Name: name, Problem: "reserved: the client sets it itself; remove it"}
 		case name == "Authorization" && all.Get(name) != "":
-			return nil, &HeaderError{Name: name, Problem: "given twice; give it once"}
+			return nil, &HeaderError{Name: name, Problem: "given twice; use it once"}
 		}
 		all.Add(name, value)
 	}

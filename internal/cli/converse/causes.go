@@ -40,7 +40,7 @@ func (r *Reply) explain(ctx context.Context, s conversation.Settlement) {
 	for {
 		causes, err := causesOf(ctx, r.notes.At, r.access, s.SubmissionID)
 		for _, cause := range causes {
-			r.notes.Line("the vendor: %s", cause)
+			r.notes.Line("vendor: %s", cause)
 		}
 		if len(causes) > 0 {
 			return
@@ -52,13 +52,13 @@ func (r *Reply) explain(ctx context.Context, s conversation.Settlement) {
 			case <-ctx.Done():
 			}
 		}
-		r.notes.Line("the server's log has the cause, at submission=%s", s.SubmissionID)
+		r.notes.Line("the cause is in the server's log at submission=%s", s.SubmissionID)
 		return
 	}
 }
 
 // errNoTimeline reports a server without timelines.
-var errNoTimeline = errors.New("the server shows no timelines")
+var errNoTimeline = errors.New("the server has no timelines")
 
 // timeline is a node of the tree of a submission.
 type timeline struct {

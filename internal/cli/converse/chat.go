@@ -139,7 +139,7 @@ func (c *chat) before(ctx context.Context) error {
 	case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
 		return nil // the first message creates it
 	case err != nil && patient.Err() != nil:
-		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; %s://%s has not answered", c.o.At.Scheme, c.o.At.Host)}
+		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; %s://%s has not responded", c.o.At.Scheme, c.o.At.Host)}
 	case err != nil && looking.Err() != nil:
 		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, unreached(context.Cause(looking)))
 	case err != nil:
@@ -193,7 +193,7 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	left = err != nil && posting.Err() != nil && ctx.Err() == nil
 	posted()
 	if left {
-		c.notes.Line("left; the message may be accepted or not: parley tail %s shows it then", c.o.At.Redacted())
+		c.notes.Line("left; it is unknown whether the message was accepted: parley tail %s shows it in this case", c.o.At.Redacted())
 		return true, nil
 	}
 	if err != nil {
@@ -213,12 +213,12 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	}
 	leave()
 	if <-done && ctx.Err() == nil {
-		c.notes.Line("left; the server goes on with the message, and parley tail %s shows it", c.o.At.Redacted())
+		c.notes.Line("left; the message continues at the server, parley tail %s shows it", c.o.At.Redacted())
 		return true, nil
 	}
 	switch {
 	case ctx.Err() != nil:
-		return false, &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted; the server goes on with the message")}
+		return false, &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted; the message continues at the server")}
 	case err != nil:
 		return false, fmt.Errorf("follow the reply: %w", Readable(err))
 	}

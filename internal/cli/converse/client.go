@@ -41,7 +41,7 @@ func (t *Notices) Retrying(err error) {
 		return
 	}
 	t.said = true
-	t.Line("no answer from %s://%s, trying again (is the server running?): %v", t.At.Scheme, t.At.Host, err)
+	t.Line("no response from %s://%s, retrying (is the server running?): %v", t.At.Scheme, t.At.Host, err)
 }
 
 // Line prints a line.
@@ -69,7 +69,7 @@ func Post(ctx context.Context, t *Notices, access Access, m client.Message) (c *
 func NotAdmitted(err error) error {
 	var nobody *unreachedError
 	if errors.As(err, &nobody) {
-		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: %w, and send it again", nobody))
+		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: %w, and resend it", nobody))
 	}
 	return err
 }
@@ -116,14 +116,14 @@ func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retryi
 
 // Unsure rewrites an error of a post whose outcome may be unknown, for the user.
 func Unsure(ctx context.Context, verb, what, key string, err error) error {
-	again := fmt.Sprintf("send it again with --key %s and it is not repeated", key)
+	again := fmt.Sprintf("resend it with --key %s to avoid a duplicate", key)
 	var uncertain *client.UncertainError
 	var answered *client.Error
 	switch {
 	case ctx.Err() != nil:
-		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the %s may be accepted or not: %s", what, again)}
+		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; it is unknown whether the %s was accepted: %s", what, again)}
 	case errors.As(err, &uncertain) && errors.As(uncertain.Err, &answered) && answered.Type == conversation.CodeUnavailable:
-		return fmt.Errorf("%s: the server cannot take the %s now: %w; %s", verb, what, answered, again)
+		return fmt.Errorf("%s: the server cannot accept the %s now: %w; %s", verb, what, answered, again)
 	case errors.As(err, &uncertain):
 		return fmt.Errorf("%s: %w; %s", verb, Readable(err), again)
 	}
@@ -140,9 +140,9 @@ func Readable(err error) error {
 	switch {
 	case !errors.As(err, &refused):
 	case refused.Status == http.StatusUnauthorized:
-		return fmt.Errorf("%w (put the token into an environment variable and name that with --token-env)", err)
+		return fmt.Errorf("%w (put the token into an environment variable and name it with --token-env)", err)
 	case refused.Status == http.StatusNotFound && refused.Type == "":
-		return fmt.Errorf("%w (look at the URL: what answers there is no agent or workflow, and may be no Parley)", err)
+		return fmt.Errorf("%w (check the URL: it is not an agent or a workflow of a Parley server)", err)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ func TestUnsure(t *testing.T) {
 		code      conversation.Code
 		want, not string
 	}{
-		{conversation.CodeUnavailable, "send: the server cannot take the message now: the server answered 503 runtime_unavailable", "not known"},
+		{conversation.CodeUnavailable, "send: the server cannot accept the message now: the server answered 503 runtime_unavailable", "not known"},
 		{conversation.CodeAdmissionUnknown, "send: it is not known whether it was admitted", "cannot take"},
 	} {
 		err := fmt.Errorf("send message to x: %w", &client.UncertainError{Key: "k", Err: &client.Error{Status: 503, Type: test.code, Message: "Later."}})

@@ -92,7 +92,7 @@ func (r *Reply) queue(ctx context.Context) {
 		return // Follow reports the cause
 	}
 	if n := waiting(s, r.receipt.SubmissionID); n > 0 && ctx.Err() == nil {
-		r.notes.Line("it waits behind %s", cli.Count(int64(n), "message"))
+		r.notes.Line("queued behind %s", cli.Count(int64(n), "message"))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func bucketCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bucket",
-		Short: "Look at a bucket",
+		Short: "Check a bucket",
 	}
 	cmd.AddCommand(bucketCheckCommand(p))
 	return cmd
@@ -30,16 +30,16 @@ func bucketCheckCommand(p *cli.Program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Find out whether a bucket does what Parley needs, and how fast it is",
-		Long: "check asks the bucket of a configuration file, by some 600 requests, whether it does what\n" +
-			"the log rests on: conditional creates of which exactly one wins, and reads and listings\n" +
-			"that show every earlier write. It prints what it found and how long the requests took.\n\n" +
-			"A server does the same before it serves a bucket over an endpoint, and takes a good result\n" +
-			"for a day; check always asks anew. The embedded bucket of a folder is never asked at a\n" +
-			"start; with --data, or a file that names a folder, the figures are those of its disk.\n" +
-			"While a server has the folder, it cannot be checked; a bucket over an endpoint can.\n\n" +
-			"What is stored for the check is removed. An empty bucket is left empty.\n\n" +
-			"Exit code: 0 if every check passed, 75 a server has the folder, 1 anything else.",
+		Short: "Check that a bucket meets the requirements of Parley, and its latency",
+		Long: "check verifies, with some 600 requests, that the bucket of a configuration file has the guarantees\n" +
+			"that the log requires: conditional creates of which exactly one succeeds, and reads and listings\n" +
+			"that include every earlier write. It prints the results and the latencies of the requests.\n\n" +
+			"A server runs the same check before it serves a bucket at an endpoint, and reuses a good result\n" +
+			"for a day; this command always runs it. The embedded bucket of a folder is never checked at a\n" +
+			"start; with --data, or a file that names a folder, the latencies are those of its disk.\n" +
+			"A folder cannot be checked while a server uses it; a bucket at an endpoint can.\n\n" +
+			"The objects of the check are removed. An empty bucket stays empty.\n\n" +
+			"Exit code: 0 if every check passed, 75 a server uses the folder, 1 any other error.",
 		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -89,7 +89,7 @@ func checkBucket(ctx context.Context, place *cli.Place, asJSON bool, out io.Writ
 		return at.Explain(err)
 	}
 	if at.Endpoint == "" && !asJSON {
-		_, err = fmt.Fprintln(out, "\nA start does not probe the embedded bucket: the figures are for you.")
+		_, err = fmt.Fprintln(out, "\nA start does not probe the embedded bucket: the result is for information.")
 	}
 	return err
 }

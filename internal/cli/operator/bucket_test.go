@@ -125,12 +125,12 @@ func TestBucketCheckMistakes(t *testing.T) {
 		"a bucket of others":    {[]string{"--config", config(foreign.Line)}, 1, "use an empty bucket or another prefix"},
 		"another format":        {[]string{"--config", config(older.Line)}, 1, "stored format 7, supported format 8"},
 		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))}, 1, "check bucket.endpoint"},
-		"no such folder":        {[]string{"--data", nowhere}, 1, "is no folder"},
+		"no such folder":        {[]string{"--data", nowhere}, 1, "is not a folder"},
 		"no such file":          {[]string{"--config", nowhere}, 1, "create it"},
 		"two buckets":           {[]string{"--config", "x", "--data", "y"}, cli.ExitUsage, "--config and --data exclude each other"},
 		"an argument":           {[]string{"x"}, cli.ExitUsage, "parley bucket check takes no argument"},
 		"a flag is not known":   {[]string{"--fresh"}, cli.ExitUsage, "parley bucket check --help lists the flags"},
-		"data folder is a file": {[]string{"--data", clitest.Write(t, filepath.Join(t.TempDir(), "f"), "")}, 1, "is no folder"},
+		"data folder is a file": {[]string{"--data", clitest.Write(t, filepath.Join(t.TempDir(), "f"), "")}, 1, "is not a folder"},
 	} {
 		if code, out, errOut := program.Output(t, append([]string{"bucket", "check"}, tt.args...)...); code != tt.code || out != "" || !strings.Contains(errOut, tt.want) {
 			t.Errorf("%s: exit %d, %q, %q; want exit %d and %q", name, code, out, errOut, tt.code, tt.want)

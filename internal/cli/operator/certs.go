@@ -42,18 +42,17 @@ func clusterCertsCommand() *cobra.Command {
 	cfg := Certs{}
 	cmd := &cobra.Command{
 		Use:   "certs DIR",
-		Short: "Make the certificates by which nodes know each other",
-		Long: "certs makes an authority and a pair for nodes, signed by it, in a folder:\n\n" +
+		Short: "Create the certificates of nodes",
+		Long: "certs creates a certificate authority, and a key pair for nodes that it signs, in a folder:\n\n" +
 			"  ca.pem        the authority's certificate; every node needs it\n" +
-			"  ca-key.pem    its key; keep it where you make certificates, no node needs it\n" +
+			"  ca-key.pem    its key; keep it where you create certificates, no node needs it\n" +
 			"  node.pem      a node's certificate\n" +
 			"  node-key.pem  its key\n\n" +
-			"An authority that is there already is used again, and the pair is replaced: run it once more\n" +
-			"before the pair expires, or for a node that is to have a pair of its own. Nodes that run\n" +
-			"take changed files by themselves.\n\n" +
-			"A node is trusted if its certificate is from the authority and for the name; where it runs\n" +
-			"does not matter. So copies of one pair may serve all nodes, and whoever has a pair is a node.\n" +
-			"Keys are ECDSA P-256 and readable by you alone.",
+			"An existing authority is used again, and the pair is replaced: run it again before the pair\n" +
+			"expires, or for a node that gets a pair of its own. Running nodes reload changed files.\n\n" +
+			"A node is trusted if its certificate is signed by the authority and has the name, regardless of\n" +
+			"its host. So copies of one pair may serve all nodes, and every holder of a pair can join.\n" +
+			"Keys are ECDSA P-256 and readable only by you.",
 		Example: "  parley cluster certs certs\n  parley cluster certs certs --days 30\n  parley cluster certs /etc/parley --name nodes.example.com --hosts node-1.example.com,10.0.0.5",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
@@ -68,8 +67,8 @@ func clusterCertsCommand() *cobra.Command {
 			return MakeCertificates(args[0], cfg, time.Now(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.Name, "name", config.DefaultTLSName, "the name that every node's certificate is for")
-	cmd.Flags().StringSliceVar(&cfg.hosts, "hosts", nil, "hosts and addresses that the certificate is for beside the name")
+	cmd.Flags().StringVar(&cfg.Name, "name", config.DefaultTLSName, "the DNS name in every node's certificate")
+	cmd.Flags().StringSliceVar(&cfg.hosts, "hosts", nil, "additional hosts and addresses in the certificate")
 	cmd.Flags().IntVar(&cfg.Days, "days", 365, "days until the node's certificate expires")
 	cmd.Flags().IntVar(&cfg.CADays, "ca-days", 3650, "days until a new authority expires")
 	return cmd
@@ -88,7 +87,7 @@ func MakeCertificates(dir string, cfg Certs, now time.Time, out io.Writer) error
 	case cfg.Days < 1 || cfg.CADays < 1 || cfg.Days > 36500 || cfg.CADays > 36500:
 		return errors.New("make certificates: --days and --ca-days are from 1 to 36500")
 	case cfg.Name == "" || net.ParseIP(cfg.Name) != nil:
-		return fmt.Errorf("make certificates: --name %q is not a name; leave it out, or write one such as %s", cfg.Name, config.DefaultTLSName)
+		return fmt.Errorf("make certificates: --name %q is not a name; omit it, or write one such as %s", cfg.Name, config.DefaultTLSName)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
@@ -131,9 +130,9 @@ func openAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
 	case noCert && noKey:
 		return newAuthority(dir, cfg, now)
 	case noKey && certErr == nil:
-		return nil, fmt.Errorf("%s has %s and not its key %s: put the key there, or name another folder for a new authority", dir, CAFile, caKeyFile)
+		return nil, fmt.Errorf("%s has %s but not its key %s: put the key there, or name another folder for a new authority", dir, CAFile, caKeyFile)
 	case noCert && keyErr == nil:
-		return nil, fmt.Errorf("%s has %s and not its certificate %s: put the certificate there, or name another folder for a new authority", dir, caKeyFile, CAFile)
+		return nil, fmt.Errorf("%s has %s but not its certificate %s: put the certificate there, or name another folder for a new authority", dir, caKeyFile, CAFile)
 	case certErr != nil || keyErr != nil:
 		return nil, errors.Join(certErr, keyErr)
 	}
@@ -144,7 +143,7 @@ func openAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
 	}
 	block, _ := pem.Decode(key)
 	if block == nil {
-		return nil, fmt.Errorf("read %s: holds no key", filepath.Join(dir, caKeyFile))
+		return nil, fmt.Errorf("read %s: file has no key", filepath.Join(dir, caKeyFile))
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -156,7 +155,7 @@ func openAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
 			filepath.Join(dir, caKeyFile), CAFile)
 	}
 	if !ca.cert.NotAfter.After(now) {
-		return nil, fmt.Errorf("the authority in %s expired on %s: make a new one in another folder, and let the ca.pem of all nodes hold both while they change",
+		return nil, fmt.Errorf("the authority in %s expired on %s: create a new one in another folder, and put both into the ca.pem of all nodes during the change",
 			dir, ca.cert.NotAfter.Format(time.DateOnly))
 	}
 	ca.key = own
@@ -166,7 +165,7 @@ func openAuthority(dir string, cfg Certs, now time.Time) (*authority, error) {
 func parseFirst(data []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, errors.New("holds no certificate")
+		return nil, errors.New("file has no certificate")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

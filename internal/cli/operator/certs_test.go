@@ -168,10 +168,10 @@ func TestClusterCertsMistakes(t *testing.T) {
 		"key is missing":     {[]string{folder(CAFile)}, "not its key ca-key.pem: put the key there"},
 		"authority missing":  {[]string{folder(caKeyFile)}, "not its certificate ca.pem: put the certificate there"},
 		"key of another":     {[]string{mixed}, "is not the key of the first certificate"},
-		"no certificate":     {[]string{garbage}, "holds no certificate"},
-		"authority is old":   {[]string{expired}, "make a new one in another folder"},
+		"no certificate":     {[]string{garbage}, "file has no certificate"},
+		"authority is old":   {[]string{expired}, "create a new one in another folder"},
 		"days are none":      {[]string{good, "--days", "0"}, "from 1 to 36500"},
-		"name is an address": {[]string{good, "--name", "10.0.0.5"}, "leave it out"},
+		"name is an address": {[]string{good, "--name", "10.0.0.5"}, "omit it"},
 	} {
 		wantCode := 1
 		if name == "no folder" || name == "two folders" {

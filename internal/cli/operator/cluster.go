@@ -40,7 +40,7 @@ type clusterConfig struct {
 func clusterCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Look at the nodes that share a bucket, and prepare them",
+		Short: "Inspect and manage the nodes that share a bucket",
 	}
 	cmd.AddCommand(clusterStatusCommand(p), clusterDrainCommand(p), clusterCertsCommand())
 	return cmd
@@ -51,17 +51,18 @@ func clusterStatusCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the nodes that share a bucket",
-		Long: "status prints the members of the bucket that a configuration file names. It asks the bucket\n" +
-			"and no node, so it works from wherever the bucket can be reached, also if no node answers.\n\n" +
-			"  SHARE      of all conversations, those that would be this node's\n" +
-			"  REACHES    of the other members, those that answer it; a node that most of them do not\n" +
+		Long: "status prints the members of the bucket that a configuration file names. It reads the bucket\n" +
+			"and contacts no node, so it works from every host with access to the bucket, even if no node\n" +
+			"responds.\n\n" +
+			"  SHARE      share of all conversations that this node owns\n" +
+			"  REACHES    number of other members that respond to it; a node that most of them do not\n" +
 			"             reach is in state \"not reached\" and owns nothing\n" +
 			"  ACTIVE     conversations in its memory\n" +
-			"  BUSY       conversations there with unsettled work\n" +
-			"  HEARTBEAT  how long ago it was seen to change, while status watched for about a second;\n" +
-			"             a node that was not seen may have died: the others find out by themselves\n\n" +
-			"Below it says which record types some member cannot read: no node writes those.\n\n" +
-			"Exit code: 0 every member is reached, 2 one is not reached by all others, 1 anything else.",
+			"  BUSY       conversations in its memory with unsettled work\n" +
+			"  HEARTBEAT  time since its last change, while status watched for about a second; a node\n" +
+			"             without a change may have crashed: the others detect it themselves\n\n" +
+			"Below the table it lists record types that some member cannot read: no node writes those.\n\n" +
+			"Exit code: 0 every member is reached, 2 one is not reached by all others, 1 any other error.",
 		Example: "  parley cluster status\n  parley cluster status --config /etc/parley.yaml --json | jq '.members[] | select(.seen | not)'",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,7 +80,7 @@ func (cfg clusterConfig) open(ctx context.Context) (*config.Server, storage.Buck
 		return nil, nil, err
 	}
 	if conf.Bucket.Endpoint == "" {
-		return nil, nil, fmt.Errorf("%s: the bucket is a folder, which one process serves; several nodes share a bucket at an endpoint, which a file behind --config names", cmp.Or(file, conf.Bucket.Dir))
+		return nil, nil, fmt.Errorf("%s: the bucket is a folder, which only one process can serve; several nodes need a bucket at an endpoint: name its file with --config", cmp.Or(file, conf.Bucket.Dir))
 	}
 	bucket, err := conf.Bucket.Open()
 	if err != nil {
@@ -336,7 +337,7 @@ func (r ClusterReport) print(out io.Writer) error {
 	}
 	for _, m := range r.Members {
 		if m.Draining {
-			fmt.Fprintf(out, "\n%s is draining: %d conversations left. \"parley cluster drain --undo %s\" takes it back.\n", short[m.ID], m.Active, short[m.ID])
+			fmt.Fprintf(out, "\n%s is draining: %d conversations left. \"parley cluster drain --undo %s\" cancels it.\n", short[m.ID], m.Active, short[m.ID])
 		}
 	}
 	for _, u := range r.Unread {
@@ -344,7 +345,7 @@ func (r ClusterReport) print(out io.Writer) error {
 		for _, id := range u.Members {
 			ids = append(ids, short[id])
 		}
-		fmt.Fprintf(out, "\nVersion skew: %s cannot read %s records; if it must be understood, nobody writes it.\n", strings.Join(ids, ", "), u.Type)
+		fmt.Fprintf(out, "\nVersion skew: %s cannot read %s records; no node writes them if they are mandatory.\n", strings.Join(ids, ", "), u.Type)
 	}
 	switch {
 	case len(versions) == 1:
@@ -445,5 +446,5 @@ func findMember(v *actors.ClusterView, name string) (actors.ClusterMember, error
 	for _, m := range v.Members {
 		fmt.Fprintf(&list, "\n  %s  node %s  http %s", m.ID, dash(m.Node), dash(m.Address))
 	}
-	return actors.ClusterMember{}, fmt.Errorf("%s %q; name one by the beginning of its id, its node address or its HTTP address:%s", problem, name, list.String())
+	return actors.ClusterMember{}, fmt.Errorf("%s %q; name one by a prefix of its id, its node address or its HTTP address:%s", problem, name, list.String())
 }

@@ -244,10 +244,10 @@ func TestClusterDrain(t *testing.T) {
 func TestClusterDrainGivesUp(t *testing.T) {
 	tb := newPaper(t, three(), "01AAAAAAAAAA1")
 	code, out, errOut := program.Output(t, "cluster", "drain", "01B", "--wait", "900ms", "--config", tb.file)
-	if code != 1 || !strings.Contains(errOut, "has 4 conversations left after 900ms, and goes on draining: wait longer") || !strings.Contains(out, "4 conversations left\n") {
+	if code != 1 || !strings.Contains(errOut, "has 4 conversations left after 900ms and continues draining: wait longer") || !strings.Contains(out, "4 conversations left\n") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
-	if code, _, errOut := program.Output(t, "cluster", "drain", "01AAAAAAAAAA1", "--wait", "300ms", "--config", tb.file); code != 1 || !strings.Contains(errOut, "shows no heartbeat") {
+	if code, _, errOut := program.Output(t, "cluster", "drain", "01AAAAAAAAAA1", "--wait", "300ms", "--config", tb.file); code != 1 || !strings.Contains(errOut, "has no heartbeat") {
 		t.Errorf("exit %d, %q", code, errOut)
 	}
 	// It is the last member that takes conversations.
@@ -271,7 +271,7 @@ func TestClusterDrainIsInterrupted(t *testing.T) {
 		return len(p), nil
 	})
 	code := program.Run(ctx, []string{"cluster", "drain", "01B", "--wait", "1h", "--config", tb.file}, seen, &errOut)
-	if code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "goes on draining; \"parley cluster drain --undo 01BBBBBBBBBB3\"") {
+	if code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "continues draining; \"parley cluster drain --undo 01BBBBBBBBBB3\"") {
 		t.Errorf("exit %d, %q", code, errOut.String())
 	}
 }
@@ -293,8 +293,8 @@ func TestClusterMistakes(t *testing.T) {
 		"unknown node":     {[]string{"drain", "10.0.0.9:7946", "--config", tb.file}, []string{`no member is "10.0.0.9:7946"`, "01AAAAAAAAAA1  node 10.0.0.1:7946  http 10.0.0.1:3000", "01BBBBBBBBBB3"}},
 		"ambiguous node":   {[]string{"drain", "01A", "--config", tb.file}, []string{`2 members are "01A"`, "01AAAAAAAAAA2"}},
 		"nobody to drain":  {[]string{"drain", "01A", "--config", empty.file}, []string{"no node serves the bucket"}},
-		"alone":            {[]string{"drain", "01A", "--config", single.file}, []string{"serves the bucket alone", "just stop it"}},
-		"a folder":         {[]string{"status", "--config", folder}, []string{"the bucket is a folder, which one process serves"}},
+		"alone":            {[]string{"drain", "01A", "--config", single.file}, []string{"serves the bucket alone", "stop it instead"}},
+		"a folder":         {[]string{"status", "--config", folder}, []string{"the bucket is a folder, which only one process can serve"}},
 		"drain a folder":   {[]string{"drain", "x", "--config", folder}, []string{"the bucket is a folder"}},
 		"bucket is away":   {[]string{"status", "--config", nobody}, []string{"check bucket.endpoint"}},
 		"no file":          {[]string{"status", "--config", filepath.Join(dir, "none.yaml")}, []string{"create it"}},

@@ -356,7 +356,7 @@ func (c *corruption) serve(before map[string]string) {
 	ready := false
 	var errOut bytes.Buffer
 	code := program.Run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--data", dir}, clitest.WriterFunc(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("Ctrl-C stops it.")) {
+		if bytes.Contains(p, []byte("Press Ctrl-C to stop.")) {
 			ready = true
 			cancel()
 		}

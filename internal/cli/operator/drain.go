@@ -18,15 +18,15 @@ func clusterDrainCommand(p *cli.Program) *cobra.Command {
 	cfg := clusterConfig{}
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Let a node hand over its conversations",
-		Long: "drain marks a node in the bucket: it owns no conversation any more and hands over what it\n" +
-			"has, turns under way too, which costs them no attempt. It goes on serving HTTP requests for\n" +
-			"conversations of other nodes. drain then waits until the node reports none of its own.\n\n" +
-			"A node that is stopped with SIGTERM drains itself; drain is for a look before, or for a\n" +
-			"node that is to be kept aside. It lasts until --undo, or until the node is started again.\n\n" +
-			"NODE is a member's id or the beginning of it, its node address or its HTTP address, as\n" +
+		Short: "Make a node hand over its conversations",
+		Long: "drain marks a node in the bucket: it no longer owns conversations and hands over those it has,\n" +
+			"including running turns, without counting an attempt. It continues to forward HTTP requests for\n" +
+			"conversations of other nodes. drain then waits until the node has no conversation in memory.\n\n" +
+			"A node that gets SIGTERM drains itself. Use drain to watch it first, or to keep a node running\n" +
+			"without conversations. It lasts until --undo, or until the node is restarted.\n\n" +
+			"NODE is a member's id or a prefix of it, its node address or its HTTP address, as\n" +
 			"\"parley cluster status\" prints them.\n\n" +
-			"Exit code: 0 if the node has none left, 1 anything else, 130 if it was interrupted.",
+			"Exit code: 0 if the node has no conversation left, 1 any other error, 130 interrupted.",
 		Example: "  parley cluster drain 10.0.0.5:7946\n  parley cluster drain 01K0ABCD --wait 2m\n  parley cluster drain 01K0ABCD --undo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] != "" {
@@ -41,7 +41,7 @@ func clusterDrainCommand(p *cli.Program) *cobra.Command {
 	cfg.place = cli.NewPlace(p, cmd, "the bucket", false)
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print a line of JSON for each state: draining, drained, left or serving")
 	cmd.Flags().BoolVar(&cfg.undo, "undo", false, "let the node own conversations again")
-	cmd.Flags().DurationVar(&cfg.wait, "wait", 30*time.Second, "how long to wait until the node has handed over; 0 does not wait")
+	cmd.Flags().DurationVar(&cfg.wait, "wait", 30*time.Second, "maximum wait for the hand-over; 0 does not wait")
 	return cmd
 }
 
@@ -103,14 +103,14 @@ func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 		return nil
 	}
 	if m.Node == "" {
-		return fmt.Errorf("member %s at %s serves the bucket alone: nobody can take its conversations; just stop it", m.ID, dash(m.Address))
+		return fmt.Errorf("member %s at %s serves the bucket alone: no other node can take its conversations; stop it instead", m.ID, dash(m.Address))
 	}
 	for _, other := range v.Members {
 		if other.ID != m.ID && !other.Draining && other.Weight > 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("member %s is the only one that conversations can go to: start another node first, or just stop this one", m.ID)
+	return fmt.Errorf("member %s is the only one that takes conversations: start another node first, or stop this one instead", m.ID)
 }
 
 // drained waits until a member reports that it has no conversation in memory.
@@ -119,7 +119,7 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 	before := w.counts[id]
 	for looks := 1; ; looks++ {
 		if err := w.look(ctx); ctx.Err() != nil {
-			return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("%s goes on draining; \"parley cluster drain --undo %s\" takes it back", shown, id)}
+			return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("%s continues draining; \"parley cluster drain --undo %s\" cancels it", shown, id)}
 		} else if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 		case !ok:
 			return say.print("left", 0, "%s has left\n", shown)
 		case !m.Draining:
-			return fmt.Errorf("%s drains no more: somebody has taken it back", shown)
+			return fmt.Errorf("%s is no longer draining: the drain was cancelled", shown)
 		case fresh && m.Active == 0:
 			return say.print("drained", 0, "%s has no conversation left\n", shown)
 		case fresh && m.Active != left:
@@ -142,9 +142,9 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 		switch {
 		case time.Now().Before(end), looks < 2: // a fresh heartbeat needs two reads
 		case !fresh:
-			return fmt.Errorf("%s shows no heartbeat after %v: if it has died, the others take its conversations over without a drain; \"parley cluster status\" tells", shown, wait)
+			return fmt.Errorf("%s has no heartbeat after %v: if it has crashed, the others take over its conversations without a drain; see \"parley cluster status\"", shown, wait)
 		default:
-			return fmt.Errorf("%s has %d conversations left after %v, and goes on draining: wait longer with --wait, or take it back with --undo", shown, m.Active, wait)
+			return fmt.Errorf("%s has %d conversations left after %v and continues draining: wait longer with --wait, or cancel with --undo", shown, m.Active, wait)
 		}
 		// The next read reports an end during the pause.
 		_ = pause(ctx, watchPause)

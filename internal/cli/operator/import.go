@@ -34,7 +34,7 @@ type importConfig struct {
 }
 
 func importCommand(p *cli.Program) *cobra.Command {
-	cmd := &cobra.Command{Use: "import", Short: "Bring conversations over from other servers"}
+	cmd := &cobra.Command{Use: "import", Short: "Import conversations from other servers"}
 	cmd.AddCommand(importFlueCommand(p))
 	return cmd
 }
@@ -43,18 +43,18 @@ func importFlueCommand(p *cli.Program) *cobra.Command {
 	cfg := &importConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "flue URL...",
-		Short: "Bring conversations over from a server of the current or the beta line",
+		Short: "Import conversations from a server of the current or the beta line",
 		Long: "flue reads each conversation at its URL and writes it into the bucket: messages in order with\n" +
 			"their parts and ids, attachments, settlements in order. Agent and id are the last two segments\n" +
 			"of the URL, or the agent is --agent.\n\n" +
-			"A server of the current line shows a snapshot, and its attachments. One of the beta line shows\n" +
-			"the events of a stream: images are not in them, and a note stands for each. What neither shows\n" +
-			"does not come over: usage, times, the state of authors.\n\n" +
-			"Run it as often as you like: what is here already stays, what an interrupted run has left is\n" +
-			"gone on with, and a conversation that has gone on at its old place gets the rest. One that has\n" +
-			"gone on here is left alone, as is one that is at work there.\n\n" +
-			"A folder is locked by its server: stop it first. Over an endpoint servers may run meanwhile.\n\n" +
-			"Exit code: 0 all of them are here, 1 some are not, and it says why; 75 a server has the folder.",
+			"A server of the current line provides a snapshot and its attachments. One of the beta line\n" +
+			"provides the events of a stream, which have no images: each is replaced by a note. Usage, times\n" +
+			"and the state of authors are in neither and are not imported.\n\n" +
+			"It may run repeatedly: stored messages are skipped, an interrupted import is continued, and new\n" +
+			"messages at the old server are appended. A conversation that has continued in this bucket is\n" +
+			"skipped, as is one that has running work at the old server.\n\n" +
+			"A folder is locked by its server: stop it first. With an endpoint it may run next to servers.\n\n" +
+			"Exit code: 0 all were imported, 1 some were not, with the reason; 75 a server uses the folder.",
 		Example: "  parley import flue https://old.example.com/agents/support/42\n" +
 			"  parley import flue --agent support --token-env OLD_TOKEN $(cat urls.txt)",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -68,7 +68,7 @@ func importFlueCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cfg.place = cli.NewPlace(p, cmd, "the bucket", true)
-	cmd.Flags().StringVar(&cfg.agent, "agent", "", "the agent that gets the conversations, in place of the one in their URLs")
+	cmd.Flags().StringVar(&cfg.agent, "agent", "", "the agent of the imported conversations, instead of the one in their URLs")
 	cfg.login.Add(cmd)
 	return cmd
 }

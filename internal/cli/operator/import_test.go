@@ -120,7 +120,7 @@ func wantFile(t *testing.T, url string, want []byte) {
 	}
 }
 
-// firstBeta is the stream of a server of the first beta versions, in two pages.
+// firstBeta is the stream of a server of the first versions of the beta line, in two pages.
 var firstBeta = []string{
 	`[{"type":"operation_start","v":1,"eventIndex":0,"operationId":"op_1","operationKind":"prompt","instanceId":"7"},
 	{"type":"message_end","v":1,"operationId":"op_1","message":{"role":"user","content":[{"type":"text","text":"What is it?"},{"type":"image","data":"[image data omitted from event]","mimeType":"image/png"}]}},
@@ -197,7 +197,7 @@ func TestImportLeavesBehind(t *testing.T) {
 	code, out = importTo(t, data, base+"7")
 	wantSaid(t, code, out, 1, "answers 401")
 	code, out, errOut := program.Output(t, "import", "flue", "--data", t.TempDir(), base+"7")
-	wantSaid(t, code, out+errOut, 1, "is no data folder")
+	wantSaid(t, code, out+errOut, 1, "is not a data folder")
 }
 
 // An import that was interrupted after any batch is continued by the next one.

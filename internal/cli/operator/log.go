@@ -38,7 +38,7 @@ type logConfig struct {
 func logCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Look into the logs of a bucket, check them, repair them",
+		Short: "Read, check and repair the logs of a bucket",
 	}
 	cmd.AddCommand(logDumpCommand(p), logVerifyCommand(p), logRepairCommand(p), logQuarantineCommand(p))
 	return cmd
@@ -49,7 +49,7 @@ func (cfg *logConfig) bucketFlags(cmd *cobra.Command) {
 	cfg.place = cli.NewPlace(cfg.program, cmd, "the bucket", true)
 	cmd.Flags().StringVar(&cfg.agent, "agent", "", "with --id: only this conversation of this agent")
 	cmd.Flags().StringVar(&cfg.id, "id", "", "with --agent: only the conversation with this id")
-	cmd.Flags().StringVar(&cfg.conv, "conversation", "", "only the conversation with this key, 32 digits as they stand in object keys")
+	cmd.Flags().StringVar(&cfg.conv, "conversation", "", "only the conversation with this key, the 32 digits in object keys")
 	cmd.MarkFlagsRequiredTogether("agent", "id")
 	cmd.MarkFlagsMutuallyExclusive("agent", "conversation")
 	cli.RenamedFlag(cmd, "conv", "conversation")
@@ -59,12 +59,12 @@ func logDumpCommand(p *cli.Program) *cobra.Command {
 	cfg := &logConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "dump [object key]",
-		Short: "Print what an object holds, or the log of a conversation",
-		Long: "dump prints one object of the bucket as lines of JSON: first a line that says what it is,\n" +
-			"then what it holds, records as they are stored. Of an attachment it prints size and digest.\n\n" +
-			"With --agent and --id, or --conversation, it prints the log of that conversation instead, wherever\n" +
-			"its batches lie: for each a line about the batch, then its records.\n\n" +
-			"Of an object or a log that is damaged it prints what can be read, before and behind the damage,\n" +
+		Short: "Print an object, or the log of a conversation",
+		Long: "dump prints one object of the bucket as lines of JSON: first a line with its type, then its\n" +
+			"content, with records as they are stored. For an attachment it prints size and digest.\n\n" +
+			"With --agent and --id, or --conversation, it prints the log of that conversation instead, from\n" +
+			"all objects that hold its batches: for each a line about the batch, then its records.\n\n" +
+			"If an object or a log is corrupt, it prints the readable parts before and after the corruption\n" +
 			"and ends with exit code 1. Nothing is changed. It may run next to servers.",
 		Example: "  parley log dump format.json\n  parley log dump --agent assistant --id hello | jq 'select(.type==\"delta\").text'\n" +
 			"  parley log dump --config parley.yaml --agent assistant --id hello --from 100 --to 110",
@@ -83,18 +83,18 @@ func logVerifyCommand(p *cli.Program) *cobra.Command {
 	cfg := &logConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that what is stored is whole",
-		Long: "verify reads everything in the bucket, or of one conversation: that every batch proves its\n" +
-			"hash and follows the one before, that segments, checkpoints, pages and attachments are what\n" +
-			"their names say, that nothing is missing and what nobody needs. It prints what it finds:\n\n" +
-			"  damage      something is lost, or will be; it says what and where\n" +
-			"  repairable  nothing is lost, and \"parley log repair\" mends it\n" +
-			"  note        worth knowing; leftovers, which cost space and nothing else, are counted in one line\n\n" +
-			"Nothing is changed. It may run next to servers: what changes meanwhile is\n" +
-			"looked at again. A server keeps merged segments for its readers for some minutes: such\n" +
-			"leftovers go by themselves.\n\n" +
-			"Exit code: 0 nothing but notes, 1 something repairable, 2 damage, 3 it could not be found\n" +
-			"out, 75 a server has the folder and offers no socket to read it.",
+		Short: "Check the stored data",
+		Long: "verify reads all objects in the bucket, or those of one conversation. It checks that every batch\n" +
+			"has its hash and follows the previous one, and that segments, checkpoints, pages and attachments\n" +
+			"match their names. It reports missing and unused objects:\n\n" +
+			"  damage      data is lost, or will be; the finding names it and its location\n" +
+			"  repairable  no data is lost, and \"parley log repair\" fixes it\n" +
+			"  note        for information; leftovers, which only use space, are counted in one line\n\n" +
+			"Nothing is changed. It may run next to servers: objects that change during the check are read\n" +
+			"again. A server keeps merged segments for its readers for some minutes, and then deletes\n" +
+			"these leftovers itself.\n\n" +
+			"Exit code: 0 only notes, 1 something repairable, 2 damage, 3 the check could not complete, 75 a\n" +
+			"server uses the folder and has no socket to read it.",
 		Example: "  parley log verify\n  parley log verify --config /etc/parley.yaml --json\n  parley log verify --agent assistant --id hello",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,7 +102,7 @@ func logVerifyCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cfg.bucketFlags(cmd)
-	cmd.Flags().BoolVar(&cfg.json, "json", false, "print findings as lines of JSON, and last the counts")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print findings as lines of JSON, followed by the counts")
 	return cmd
 }
 
@@ -110,25 +110,25 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 	cfg := &logConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "repair",
-		Short: "Mend what can be mended without a guess",
-		Long: "repair looks as verify does and says what it would do; with --write it does it. It mends\n\n" +
-			"  a lost head           written again\n" +
-			"  a lost checkpoint     the log has everything, and is folded\n" +
-			"  a leftover            a claim, checkpoint or page that nobody names, a segment whose batches\n" +
-			"                        other segments hold: deleted\n" +
-			"  an unreadable batch   that a segment holds: deleted, or written again\n\n" +
-			"and nothing else. A conversation that has any damage beyond is left as it is. One that is\n" +
-			"named, was quarantined and has none left is put back.\n\n" +
-			"With --truncate, and one conversation, it cuts the end off a log that cannot be read to it: from\n" +
-			"the first batch on that is damaged or missing. It says what is lost: batches, and admissions\n" +
-			"and settlements in them as far as they can be read. What is cut off is kept in the folder\n" +
-			"cut/ of the conversation. Submissions whose settlement is lost are worked on again. Restore\n" +
-			"the objects from a copy instead if you have one.\n\n" +
-			"With --write no server may use the bucket. A folder is locked by its server; over an\n" +
-			"endpoint repair refuses while it sees a heartbeat, but a server that hangs shows none:\n" +
-			"stop them all. Without --write it may run next to them.\n\n" +
-			"Exit code: 0 nothing is left to do, 1 something would be mended with --write, 2 damage is\n" +
-			"left, 3 it was not finished, 75 a server uses the bucket.",
+		Short: "Repair damage that can be repaired without data loss",
+		Long: "repair checks like verify and prints the planned changes; with --write it makes them. It fixes\n\n" +
+			"  a lost head           rewritten\n" +
+			"  a lost checkpoint     rebuilt from the log\n" +
+			"  a leftover            a claim, checkpoint or page without a reference, or a segment whose\n" +
+			"                        batches other segments hold: deleted\n" +
+			"  an unreadable batch   that a segment holds: deleted, or rewritten\n\n" +
+			"and nothing else. A conversation with any other damage is not changed. If the named conversation\n" +
+			"was quarantined and has no damage left, it is released.\n\n" +
+			"With --truncate, and one conversation, it truncates an unreadable log before its first corrupt or\n" +
+			"missing batch. It prints the loss: batches, and their admissions and settlements as far as they\n" +
+			"are readable. The truncated part is kept in the folder\n" +
+			"truncated/ of the conversation. Submissions whose settlement is lost are processed again. If you\n" +
+			"have a copy, restore the objects from it instead.\n\n" +
+			"With --write no server may use the bucket. A folder is locked by its server. At an endpoint\n" +
+			"repair refuses to run if it sees a heartbeat, but a hanging server has none: stop all of them.\n" +
+			"Without --write it may run next to servers.\n\n" +
+			"Exit code: 0 nothing is left to do, 1 --write would fix something, 2 damage is left, 3 it did not\n" +
+			"complete, 75 a server uses the bucket.",
 		Example: "  parley log repair\n  parley log repair --write\n  parley log repair --config parley.yaml --agent assistant --id hello --write\n" +
 			"  parley log repair --agent assistant --id hello --truncate",
 		Args: cli.NoArgs,
@@ -141,8 +141,8 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 	}
 	cfg.bucketFlags(cmd)
 	cmd.Flags().BoolVar(&cfg.write, "write", false, "make the changes")
-	cmd.Flags().BoolVar(&cfg.cut, "truncate", false, "cut the damaged end off the log of one conversation, which loses what is listed")
-	cmd.Flags().BoolVar(&cfg.json, "json", false, "print findings as lines of JSON, and last the counts")
+	cmd.Flags().BoolVar(&cfg.cut, "truncate", false, "truncate the log of one conversation before its first corrupt batch; the listed data is lost")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print findings as lines of JSON, followed by the counts")
 	return cmd
 }
 
@@ -151,7 +151,7 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 	switch {
 	case cfg.conv != "":
 		if storage.CheckConv(conversation.Key(cfg.conv)) != nil {
-			return "", cli.Usage(fmt.Errorf("--conversation %q is no key of a conversation: it has 32 hexadecimal digits; or use --agent and --id", cfg.conv))
+			return "", cli.Usage(fmt.Errorf("--conversation %q is not the key of a conversation, which has 32 hexadecimal digits; write one, or use --agent and --id", cfg.conv))
 		}
 		return conversation.Key(cfg.conv), nil
 	case cfg.agent != "":
@@ -221,7 +221,7 @@ func (cfg *logConfig) explain(at config.Bucket, err error) error {
 		if cfg.conv == "" {
 			what = fmt.Sprintf("conversation %q of agent %q", cfg.id, cfg.agent)
 		}
-		return fmt.Errorf("%s has no %s; ids and agents are what they are in URLs and files", at.Place(), what)
+		return fmt.Errorf("%s has no %s; ids and agents are those in URLs and files", at.Place(), what)
 	case errors.As(err, &e) && !errors.Is(err, storage.ErrNotFound) && at.Endpoint != "":
 		return at.Explain(err)
 	}
@@ -301,18 +301,18 @@ func (p *findingPrinter) offerCut(conv conversation.Key) {
 	if conv != "" {
 		which = "--conversation " + string(conv)
 	}
-	p.write(fmt.Sprintf("restore the damaged objects from a copy; without one, parley log repair --truncate %s shows what cutting the log off before the damage loses\n", which))
+	p.write(fmt.Sprintf("restore the corrupt objects from a copy; without one, parley log repair --truncate %s prints the loss of truncating the log before them\n", which))
 }
 
 // repairs counts the applied or planned repairs.
 func mending(s inspect.Summary, write bool) string {
 	switch {
 	case write:
-		return fmt.Sprintf(", %d mended", s.Mended)
+		return fmt.Sprintf(", %d repaired", s.Mended)
 	case s.Planned > 0:
-		return fmt.Sprintf(", %d to be mended with --write", s.Planned)
+		return fmt.Sprintf(", %d to be repaired with --write", s.Planned)
 	}
-	return ", nothing to mend"
+	return ", nothing to repair"
 }
 
 // findingPrinter prints findings as text or JSON.
@@ -353,7 +353,7 @@ func (p *findingPrinter) print(v any, f inspect.Finding, o inspect.Outcome, step
 	fmt.Fprintf(&s, "\n  %s\n", f.Text)
 	switch {
 	case o == inspect.Refused:
-		s.WriteString("  refused: nothing of what has damage is changed\n")
+		s.WriteString("  refused: a conversation with damage is not changed\n")
 	case len(steps) > 0:
 		fmt.Fprintf(&s, "  %s: %s\n", o, strings.Join(steps, "; "))
 	}
@@ -372,7 +372,7 @@ func (p *findingPrinter) value(v any) {
 // printLeftovers prints the count of each kind.
 func (p *findingPrinter) printLeftovers() {
 	for _, kind := range slices.Sorted(maps.Keys(p.leftovers)) {
-		p.write(fmt.Sprintf("note %s: %s\n  they cost space and nothing else; parley log repair --write deletes them\n", kind, cli.Count(p.leftovers[kind], "leftover")))
+		p.write(fmt.Sprintf("note %s: %s\n  they only use space; parley log repair --write deletes them\n", kind, cli.Count(p.leftovers[kind], "leftover")))
 	}
 }
 

@@ -129,10 +129,10 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 	}{
 		{[]string{"verify"}, exitRepairable, []string{"repairable lost-head at " + storage.HeadKey(conv), "repairable unreadable-batch at " + pinned, "2 repairable"}},
 		{[]string{"verify", "--json"}, exitRepairable, []string{`"kind":"lost-head"`, `{"summary":{"conversations":2,`}},
-		{[]string{"repair"}, exitRepairable, []string{"planned: write " + pinned + " again", ", 2 to be mended with --write"}},
-		{[]string{"repair", "--write"}, 0, []string{"done: write " + storage.HeadKey(conv), "done: write " + pinned, ", 2 mended"}},
+		{[]string{"repair"}, exitRepairable, []string{"planned: write " + pinned + " again", ", 2 to be repaired with --write"}},
+		{[]string{"repair", "--write"}, 0, []string{"done: write " + storage.HeadKey(conv), "done: write " + pinned, ", 2 repaired"}},
 		{[]string{"verify"}, 0, []string{"0 repairable"}},
-		{[]string{"repair"}, 0, []string{", nothing to mend"}},
+		{[]string{"repair"}, 0, []string{", nothing to repair"}},
 		{[]string{"repair", "--write", "--agent", "assistant", "--id", "long"}, 0, []string{"1 conversation,"}},
 	} {
 		code, out, errOut := program.Output(t, append([]string{"log", step.args[0], "--data", data}, step.args[1:]...)...)
@@ -239,7 +239,7 @@ func TestLogCut(t *testing.T) {
 		}
 	}
 	aside("--set")
-	if code, out := cut(append(of, "--write")...); code != 0 || !strings.Contains(out, "cut off and kept under") || !strings.Contains(out, "is put back") {
+	if code, out := cut(append(of, "--write")...); code != 0 || !strings.Contains(out, "truncated and kept under") || !strings.Contains(out, "is released") {
 		t.Errorf("cut: exit %d\n%s", code, out)
 	}
 	aside("--set")

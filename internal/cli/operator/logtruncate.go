@@ -61,11 +61,11 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 // cut prints the loss as text; err is the error of the truncation.
 func (p *findingPrinter) cut(r *inspect.CutReport, err error) {
 	var s strings.Builder
-	fmt.Fprintf(&s, "the log can be read to batch %d\n  %s\n", r.Last, r.Reason)
+	fmt.Fprintf(&s, "the log is readable up to batch %d\n  %s\n", r.Last, r.Reason)
 	for _, b := range r.Batches {
 		fmt.Fprintf(&s, "lost batch %d at %s\n", b.Seq, b.Key)
 		if b.Error != "" {
-			fmt.Fprintf(&s, "  unknown, it cannot be read: %s\n", b.Error)
+			fmt.Fprintf(&s, "  unknown, it is unreadable: %s\n", b.Error)
 			continue
 		}
 		for _, kind := range slices.Sorted(maps.Keys(b.Records)) {
@@ -75,18 +75,18 @@ func (p *findingPrinter) cut(r *inspect.CutReport, err error) {
 	for _, sub := range r.Submissions {
 		switch {
 		case sub.Admitted:
-			fmt.Fprintf(&s, "lost submission %s: it is as if it had never been sent\n", sub.ID)
+			fmt.Fprintf(&s, "lost submission %s: it is removed without a trace\n", sub.ID)
 		default:
-			fmt.Fprintf(&s, "lost settlement of %s (%s): it is worked on again\n", sub.ID, sub.Settled)
+			fmt.Fprintf(&s, "lost settlement of %s (%s): it is processed again\n", sub.ID, sub.Settled)
 		}
 	}
 	switch {
 	case r.Quarantine == "":
-		fmt.Fprintf(&s, "nothing was changed; with --write this is cut off, and the log goes on with batch %d\n", r.Next)
+		fmt.Fprintf(&s, "nothing was changed; --write truncates this part, and the log continues with batch %d\n", r.Next)
 	case err != nil:
-		fmt.Fprintf(&s, "the cut was not finished: keep this list, and repeat the command; what was taken away is kept under %s\n", r.Quarantine)
+		fmt.Fprintf(&s, "the truncation did not complete: keep this list, and repeat the command; removed batches are kept under %s\n", r.Quarantine)
 	default:
-		fmt.Fprintf(&s, "cut off and kept under %s; the log goes on with batch %d\n", r.Quarantine, r.Next)
+		fmt.Fprintf(&s, "truncated and kept under %s; the log continues with batch %d\n", r.Quarantine, r.Next)
 	}
 	p.write(s.String())
 }

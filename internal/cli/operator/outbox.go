@@ -32,7 +32,7 @@ type outboxConfig struct {
 func outboxCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "List what was posted and given up, send it again, or drop it",
+		Short: "List, resend or drop dead letters",
 	}
 	cmd.AddCommand(outboxListCommand(p), outboxResendCommand(p), outboxDropCommand(p))
 	return cmd
@@ -42,9 +42,9 @@ func outboxListCommand(p *cli.Program) *cobra.Command {
 	cfg := &outboxConfig{logConfig: logConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the dead letters: what was posted and given up",
-		Long: "list prints the posts whose target has taken nothing for a day, or wants no more: to whom,\n" +
-			"of which conversation, since when, after how many attempts, and why.\n\n" +
+		Short: "List the dead letters, which are undelivered posts",
+		Long: "list prints the dead letters, which are posts that their target rejected permanently or did not\n" +
+			"accept for a day: the target, the conversation, the time, the attempts and the reason.\n\n" +
 			"It may run next to servers.",
 		Example: "  parley outbox list --config parley.yaml\n  parley outbox list --agent billing --id c42 --json",
 		Args:    cobra.NoArgs,
@@ -64,13 +64,13 @@ func outboxResendCommand(p *cli.Program) *cobra.Command {
 	cfg := &outboxConfig{logConfig: logConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "resend [post...]",
-		Short: "Have dead letters delivered again, under their ids",
-		Long: "resend has posts delivered again that were given up: those with these ids, or all of them\n" +
-			"with --all. It asks the server, as whoever writes to the conversations does, and then drops\n" +
-			"the letters; attempts begin at once, and are made for a day.\n\n" +
-			"It finds the posts by their letters in the bucket. A folder is locked by its server: with\n" +
-			"--agent, --id, --post and --batch, as \"parley outbox list\" and the server's log have them, no\n" +
-			"bucket is read, and the letter stays.",
+		Short: "Deliver the posts of dead letters again, with their ids",
+		Long: "resend asks the server to deliver the posts of dead letters again: those with the given ids, or\n" +
+			"all of them with --all. It needs the same access as clients that write to the conversations, and\n" +
+			"then drops the dead letters; attempts begin at once and continue for a day.\n\n" +
+			"It finds the posts by their dead letters in the bucket. A folder is locked by its server: with\n" +
+			"--agent, --id, --post and --batch, as printed by \"parley outbox list\" and the server's log, no\n" +
+			"bucket is read, and the dead letter stays.",
 		Example: "  parley outbox resend --all --server https://agents.example.com/agents --config parley.yaml\n" +
 			"  parley outbox resend --server http://127.0.0.1:3000 --agent billing --id c42 --post post_01… --batch 17",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ func outboxResendCommand(p *cli.Program) *cobra.Command {
 	}
 	cfg.bucketFlags(cmd)
 	cmd.Flags().BoolVar(&cfg.all, "all", false, "all dead letters, or all of the conversation that --agent and --id name")
-	cmd.Flags().StringVar(&cfg.server, "server", "http://127.0.0.1:3000", "where the agents are: their mounts are <server>/<agent>, and /agents/<agent> if it has no path")
+	cmd.Flags().StringVar(&cfg.server, "server", "http://127.0.0.1:3000", "URL below which agents are mounted: <server>/<agent>, or /agents/<agent> if it has no path")
 	cfg.login.Add(cmd)
 	cmd.Flags().StringVar(&cfg.post, "post", "", "with --agent, --id and --batch: this post, without reading a bucket")
 	cmd.Flags().Int64Var(&cfg.batch, "batch", -1, "with --post: the batch of the log that has its body")
@@ -91,10 +91,10 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 	cfg := &outboxConfig{logConfig: logConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "drop [post...]",
-		Short: "Forget dead letters",
-		Long: "drop deletes the letters of posts that were given up: those with these ids, or all of them\n" +
-			"with --all. What was posted stays in the log of its conversation.\n\n" +
-			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
+		Short: "Drop dead letters",
+		Long: "drop deletes dead letters: those of the posts with the given ids, or all of them with --all. The\n" +
+			"posts themselves stay in the logs of their conversations.\n\n" +
+			"With an endpoint it may run next to servers. A folder is locked by its server: stop it first.",
 		Example: "  parley outbox drop post_01… --config parley.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
@@ -102,7 +102,7 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 				if err := storage.DeleteDeadLetter(ctx, b, l); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(out, "%s is dropped\n", l.Post)
+				_, err := fmt.Fprintf(out, "dropped %s\n", l.Post)
 				return err
 			})
 		},
@@ -125,7 +125,7 @@ func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(conte
 		if err == nil {
 			err = storage.EachDeadLetter(ctx, b, func(l storage.DeadLetter, err error) error {
 				if err != nil {
-					l.Reason = fmt.Sprintf("the letter cannot be read: %v", err)
+					l.Reason = fmt.Sprintf("the dead letter is unreadable: %v", err)
 				}
 				if conv == "" || l.Conv == conv {
 					found = append(found, l)
@@ -143,12 +143,12 @@ func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(conte
 // chosen calls do with the dead letters of the given posts, or with all of them.
 func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []string, do func(context.Context, storage.Bucket, storage.DeadLetter) error) error {
 	if cfg.all == (len(posts) > 0) {
-		return errors.New("name the posts, as parley outbox list has them, or give --all")
+		return errors.New("name the posts that parley outbox list prints, or use --all")
 	}
 	return cfg.letters(ctx, true, func(ctx context.Context, b storage.Bucket, letters []storage.DeadLetter) error {
 		for _, post := range posts {
 			if !slices.ContainsFunc(letters, func(l storage.DeadLetter) bool { return string(l.Post) == post }) {
-				return fmt.Errorf("there is no dead letter of %.80q; parley outbox list has those that there are", post)
+				return fmt.Errorf("%.80q has no dead letter; parley outbox list prints all", post)
 			}
 		}
 		for _, l := range letters {
@@ -178,7 +178,7 @@ func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error
 			}{l.Conv, l, nil})
 			continue
 		}
-		p.write(fmt.Sprintf("%s to %s, given up at %s after %s\n  %q of agent %q, batch %d, about %s\n  %s\n",
+		p.write(fmt.Sprintf("%s to %s, dead letter since %s after %s\n  %q of agent %q, batch %d, about %s\n  %s\n",
 			l.Post, cli.OneLine(l.Target, 100), l.At, cli.Count(int64(l.Attempts), "attempt"), l.Address.ID, l.Address.Agent, l.Seq, l.Submission, cli.OneLine(l.Reason, 200)))
 	}
 	if !p.json {
@@ -191,7 +191,7 @@ func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error
 func (cfg *outboxConfig) resend(ctx context.Context, posts []string, out io.Writer) error {
 	if cfg.post != "" {
 		if cfg.agent == "" || cfg.all || len(posts) > 0 {
-			return errors.New("--post takes --agent and --id, and neither --all nor other posts")
+			return errors.New("--post requires --agent and --id, and excludes --all and other posts")
 		}
 		return cfg.ask(ctx, storage.DeadLetter{Address: conversation.Address{Agent: cfg.agent, ID: cfg.id}, Post: conversation.PostID(cfg.post), Seq: cfg.batch}, out)
 	}
@@ -220,7 +220,7 @@ func (cfg *outboxConfig) ask(ctx context.Context, l storage.DeadLetter, out io.W
 	if _, err := c.Send(ctx, client.PostAgain(l.Post, l.Seq)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s is sent again\n", l.Post)
+	_, err = fmt.Fprintf(out, "resent %s\n", l.Post)
 	return err
 }
 

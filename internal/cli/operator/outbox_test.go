@@ -118,7 +118,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 		return out + errOut
 	}
 	list := run(0, "outbox", "list")
-	for _, want := range []string{" to ledger, given up at ", "after 1 attempt\n", `"a" of agent "echo", batch `, "target returned status 410", "2 dead letters\n"} {
+	for _, want := range []string{" to ledger, dead letter since ", "after 1 attempt\n", `"a" of agent "echo", batch `, "target returned status 410", "2 dead letters\n"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list lacks %q:\n%s", want, list)
 		}
@@ -136,7 +136,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	run(0, "outbox", "resend", "--server", server, string(letters.Post)) // It fails again and leaves another dead letter.
 	await(old)
 	r.takes()
-	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != string(letters.Post)+" is sent again\n" {
+	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != "resent "+string(letters.Post)+"\n" {
 		t.Errorf("resend says %q", out)
 	}
 	waiting.For(t, r.came, "a post")
@@ -145,10 +145,10 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 		t.Errorf("the receiver has %q, want %s", r.got, letters.Post)
 	}
 	r.mu.Unlock()
-	if out := run(1, "outbox", "drop", string(letters.Post)); !strings.Contains(out, "there is no dead letter of") {
+	if out := run(1, "outbox", "drop", string(letters.Post)); !strings.Contains(out, "has no dead letter") {
 		t.Errorf("drop of what was sent again says %q", out)
 	}
-	if out := run(0, "outbox", "drop", "--all") + run(0, "outbox", "drop", "--all"); !strings.HasSuffix(out, " is dropped\n0 dead letters\n") || len(keys()) != 0 {
+	if out := run(0, "outbox", "drop", "--all") + run(0, "outbox", "drop", "--all"); !strings.HasPrefix(out, "dropped post_") || !strings.HasSuffix(out, "\n0 dead letters\n") || len(keys()) != 0 {
 		t.Errorf("drop says %q, %q are left", out, keys())
 	}
 	for _, wrong := range wrongOutbox(server) {

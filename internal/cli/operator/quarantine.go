@@ -29,15 +29,15 @@ func logQuarantineCommand(p *cli.Program) *cobra.Command {
 	cfg := &quarantineConfig{logConfig: logConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "quarantine",
-		Short: "List the conversations that are quarantined, and put them back",
-		Long: "quarantine lists the quarantined conversations, whose opening failed again and again or crashed\n" +
-			"the process: since when, after how many failures, and why. Reads and messages of them are\n" +
-			"refused as conversation_quarantined. Nothing of them is lost. Nodes try them again by themselves,\n" +
-			"10 minutes later and then less and less often, and release those that open.\n\n" +
-			"With --release, and one conversation, nodes open it again at their next sweep and go on with\n" +
-			"its pending work. Repair the cause first, such as a corrupt log, a bug, or too little memory:\n" +
-			"otherwise it is quarantined again. With --set, one is quarantined by hand until it is put back;\n" +
-			"a node that has it in memory goes on with it.\n\n" +
+		Short: "List and release quarantined conversations",
+		Long: "quarantine lists the quarantined conversations, whose opening failed repeatedly or crashed the\n" +
+			"process: the time, the number of failures, and the reason. Their reads and messages get the error\n" +
+			"conversation_quarantined. No data is lost. Nodes retry them automatically, after 10 minutes and\n" +
+			"then less and less often, and release those that open.\n\n" +
+			"With --release, and one conversation, nodes open it again at their next sweep and continue its\n" +
+			"pending work. Repair the cause first, such as a corrupt log, a bug, or too little memory:\n" +
+			"otherwise it is quarantined again. With --set, one is quarantined manually until it is released;\n" +
+			"a node that has it in memory continues it.\n\n" +
 			"It may run next to servers. With --release or --set, a folder is locked by its server: stop it first.",
 		Example: "  parley log quarantine --config parley.yaml\n  parley log quarantine --config parley.yaml --release --agent assistant --id hello\n" +
 			"  parley log quarantine --release --conversation 0123456789abcdef0123456789abcdef",
@@ -45,8 +45,8 @@ func logQuarantineCommand(p *cli.Program) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	cfg.bucketFlags(cmd)
-	cmd.Flags().BoolVar(&cfg.putBack, "release", false, "have one conversation opened again")
-	cmd.Flags().BoolVar(&cfg.set, "set", false, "have one conversation left alone")
+	cmd.Flags().BoolVar(&cfg.putBack, "release", false, "release one conversation")
+	cmd.Flags().BoolVar(&cfg.set, "set", false, "quarantine one conversation")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print lines of JSON")
 	cmd.MarkFlagsMutuallyExclusive("release", "set")
 	return cmd
@@ -84,11 +84,11 @@ func putBack(ctx context.Context, b storage.Bucket, conv conversation.Key, p *fi
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("conversation %s is not quarantined", conv)
 	case err != nil && storage.IsCorrupt(err):
-		return fmt.Errorf("%w; mend the log first: parley log repair --conversation %s", err, conv)
+		return fmt.Errorf("%w; repair the log first: parley log repair --conversation %s", err, conv)
 	case err != nil:
 		return err
 	case !p.json:
-		p.write(fmt.Sprintf("conversation %s is put back; nodes notice at their next sweep, within 30 s\n", conv))
+		p.write(fmt.Sprintf("conversation %s is released; nodes apply it at their next sweep, within 30 s\n", conv))
 	}
 	return nil
 }
@@ -101,9 +101,9 @@ func (cfg *quarantineConfig) quarantine(ctx context.Context, b storage.Bucket, c
 	case err != nil || p.json:
 		return err
 	case !did:
-		p.write(fmt.Sprintf("conversation %s was quarantined before\n", conv))
+		p.write(fmt.Sprintf("conversation %s was already quarantined\n", conv))
 	default:
-		p.write(fmt.Sprintf("conversation %s is quarantined; nodes notice at their next sweep, within 30 s\n", conv))
+		p.write(fmt.Sprintf("conversation %s is quarantined; nodes apply it at their next sweep, within 30 s\n", conv))
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func listQuarantine(ctx context.Context, b storage.Bucket, only conversation.Key
 		case errors.Is(err, storage.ErrNotFound):
 			continue // It was released since the LIST.
 		case storage.IsCorrupt(err):
-			a = storage.Quarantine{Conv: key, Why: fmt.Sprintf("why cannot be read: %v", err)}
+			a = storage.Quarantine{Conv: key, Why: fmt.Sprintf("the reason is unreadable: %v", err)}
 		case err != nil:
 			return err
 		}
@@ -179,7 +179,7 @@ func stillQuarantined(ctx context.Context, b storage.Bucket, conv conversation.K
 	case err != nil:
 		return err
 	case !p.json:
-		p.write(fmt.Sprintf("it is still quarantined: %s\n  once that is mended: parley log quarantine --release --conversation %s\n", a.Why, conv))
+		p.write(fmt.Sprintf("it is still quarantined: %s\n  once the cause is repaired: parley log quarantine --release --conversation %s\n", a.Why, conv))
 	}
 	return nil
 }

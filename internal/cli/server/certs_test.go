@@ -32,16 +32,16 @@ func TestServeChecksCertificates(t *testing.T) {
 		"good":            {func() config.TLS { return in(good) }, ""},
 		"no certificate":  {func() config.TLS { f := in(good); f.Cert = none; return f }, none},
 		"no authority":    {func() config.TLS { f := in(good); f.CA = none; return f }, none},
-		"authority empty": {func() config.TLS { f := in(good); f.CA = f.Key; return f }, "holds no certificate"},
+		"authority empty": {func() config.TLS { f := in(good); f.CA = f.Key; return f }, "has no certificate"},
 		"another key":     {func() config.TLS { f := in(good); f.Key = in(other).Key; return f }, "does not match"},
-		"another CA":      {func() config.TLS { f := in(good); f.CA = in(other).CA; return f }, "other nodes would refuse"},
-		"another name":    {func() config.TLS { return in(other) }, "other nodes would refuse"},
+		"another CA":      {func() config.TLS { f := in(good); f.CA = in(other).CA; return f }, "other nodes would reject"},
+		"another name":    {func() config.TLS { return in(other) }, "other nodes would reject"},
 		"expired":         {func() config.TLS { return in(expired) }, "expired"},
 	} {
 		files := tt.change()
 		conf := &config.Server{Cluster: &config.Cluster{Listen: "10.0.0.5:7946", TLS: &files}}
 		err := checkCluster("p.yaml", conf, false)
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `"parley cluster certs" makes a pair that fits`)) {
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `"parley cluster certs" creates a valid pair`)) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestServeRefusesClusters(t *testing.T) {
 		"no certificates":   {[]string{"cluster: {listen: \"127.0.0.1:0\"}"}, nil, []string{"cluster has no tls", "parley cluster certs", "--insecure-cluster"}},
 		"insecure, open":    {[]string{"cluster: {listen: \"10.0.0.5:7946\"}"}, []string{"--insecure-cluster"}, []string{"is 10.0.0.5:7946", "loopback address such as 127.0.0.1:7946"}},
 		"insecure, any":     {[]string{"cluster: {listen: \"0.0.0.0:7946\", advertise: \"127.0.0.1:7946\"}"}, []string{"--insecure-cluster"}, []string{"write a loopback address"}},
-		"insecure and tls":  {[]string{"cluster: {listen: \"127.0.0.1:0\", " + files + "}"}, []string{"--insecure-cluster"}, []string{"names certificates at cluster.tls; leave out the flag"}},
+		"insecure and tls":  {[]string{"cluster: {listen: \"127.0.0.1:0\", " + files + "}"}, []string{"--insecure-cluster"}, []string{"names certificates at cluster.tls; omit the flag"}},
 		"insecure, alone":   {nil, []string{"--insecure-cluster"}, []string{"has no section cluster; add one"}},
 		"admin is taken":    {[]string{"admin: {listen: \"" + taken + "\"}"}, nil, []string{taken, "set another address at admin.listen"}},
 		"cluster is taken":  {[]string{"cluster: {listen: \"" + taken + "\", " + files + "}"}, nil, []string{taken, "set another address at cluster.listen"}},
@@ -82,7 +82,7 @@ func TestServeRefusesClusters(t *testing.T) {
 		}
 	}
 	file := clitest.EchoConfig(t, t.TempDir(), e.Line, "cluster: {listen: \"127.0.0.1:0\"}")
-	if code, _, errOut := program.Output(t, "dev", "--config", file); code != 1 || !strings.Contains(errOut, "dev serves its bucket alone") {
+	if code, _, errOut := program.Output(t, "dev", "--config", file); code != 1 || !strings.Contains(errOut, "dev does not support cluster") {
 		t.Errorf("dev: exit %d, %q", code, errOut)
 	}
 }

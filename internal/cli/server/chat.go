@@ -25,17 +25,17 @@ func chatCommand(p *cli.Program) *cobra.Command {
 	cfg := chatConfig{runConfig: runConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "chat <conversation URL, file.yaml or agent>",
-		Short: "Hold a conversation at the prompt",
-		Long: "chat holds a conversation: one of a server by its URL, or one with the agent of a file, or of the\n" +
-			"program by its name, in this process. A conversation that there is goes on, and its end is\n" +
-			"printed first.\n\n" +
-			"Enter sends a line; Alt-Enter begins another one, and what is pasted stays together. Ctrl-C\n" +
-			"aborts the answer that comes, and once more leaves; the server goes on then. Ctrl-D leaves.\n" +
-			"Without a terminal each line of standard input is a message.\n\n" +
-			"Of an agent in this process nothing is kept, unless --data names a folder: with the same --id\n" +
-			"the conversation goes on there.\n\n" +
+		Short: "Chat with an agent at a prompt",
+		Long: "chat is an interactive conversation: with a server by the URL of the conversation, or with the\n" +
+			"agent of a file, or of the program by its name, in this process. An existing conversation\n" +
+			"continues; its last messages are printed first.\n\n" +
+			"Enter sends a line; Alt-Enter begins another one, and a pasted text stays together. Ctrl-C\n" +
+			"aborts the current answer, and leaves if pressed again; the server continues then. Ctrl-D leaves.\n" +
+			"Without a terminal, each line of standard input is a message.\n\n" +
+			"The conversation with an agent in this process is discarded, unless --data names a folder: run\n" +
+			"chat again with the same --id to continue it.\n\n" +
 			"Exit code: 0 left, or without a terminal that of the last message: 2 failed, 3 aborted; 130\n" +
-			"interrupted, 1 anything else.",
+			"interrupted, 1 any other error.",
 		Example: "  parley chat http://127.0.0.1:5173" + cli.MountPath + "/hello\n  parley chat agent.yaml\n" +
 			"  parley chat agent.yaml --data ./conversations --id trip\n  NO_COLOR=1 parley chat agent.yaml",
 		ValidArgsFunction: p.AgentsAndFiles,
@@ -54,8 +54,8 @@ func chatCommand(p *cli.Program) *cobra.Command {
 			return cfg.local(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation with an agent in this process, by default a fresh one")
-	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps it; by default nothing is kept")
+	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation with an agent in this process (default: a new one)")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that stores it (default: none, it is discarded)")
 	cfg.initial.Flag(cmd)
 	cfg.login.Add(cmd)
 	return cmd
@@ -64,7 +64,7 @@ func chatCommand(p *cli.Program) *cobra.Command {
 // remote runs a chat with a conversation of a server.
 func (cfg *chatConfig) remote(ctx context.Context, rawURL string, o converse.ChatOptions) (err error) {
 	if cfg.id != "" || cfg.data != "" {
-		return errors.New("--id and --data are for an agent in this process; a URL names the conversation, and its server keeps it")
+		return errors.New("--id and --data apply to an agent in this process; a URL already names the conversation, which its server stores")
 	}
 	if o.At, err = converse.ParseURL(rawURL); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err e
 	}
 	o.Welcome = fmt.Sprintf("%s, model %s", single.Agent.Name, single.Agent.Model)
 	if cfg.data != "" {
-		o.Welcome += fmt.Sprintf("; this is conversation %s, go on with it by --data %s --id %s", cfg.id, cfg.data, cfg.id)
+		o.Welcome += fmt.Sprintf("; this is conversation %s; continue it with --data %s --id %s", cfg.id, cfg.data, cfg.id)
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

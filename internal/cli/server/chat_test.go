@@ -61,14 +61,14 @@ func TestChatAtATerminal(t *testing.T) {
 	s.Types("\x03")
 	s.Shows("aborting")
 	s.Types("\x03\x04") // if the abort was faster, the first key finds a prompt and the second one leaves
-	if shown := s.Shows("\x1b[?2004l"); !strings.Contains(shown, "aborted") && !strings.Contains(shown, "the server goes on with the message") {
+	if shown := s.Shows("\x1b[?2004l"); !strings.Contains(shown, "aborted") && !strings.Contains(shown, "the message continues at the server") {
 		t.Errorf("leaving shows %q", shown)
 	}
 }
 
 // Ctrl-C ends the opening request and a post that get no response.
 func TestChatLeavesASilentServer(t *testing.T) {
-	for silent, want := range map[string]string{http.MethodGet: "has not answered", http.MethodPost: "left; the message may be accepted or not"} {
+	for silent, want := range map[string]string{http.MethodGet: "has not responded", http.MethodPost: "left; it is unknown whether the message was accepted"} {
 		t.Run(silent, func(t *testing.T) {
 			asked, over := make(chan struct{}, 10), make(chan struct{})
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestChatWithoutATerminal(t *testing.T) {
 		"":                                   "chat takes one conversation URL",
 		"none.yaml":                          "none.yaml",
 		"http://127.0.0.1:1/agents/x/y":      "there is no server at http://127.0.0.1:1",
-		"http://127.0.0.1:1/x --id y":        "a URL names the conversation",
+		"http://127.0.0.1:1/x --id y":        "a URL already names the conversation",
 		"ftp://127.0.0.1/x":                  "is not a conversation URL",
 		"http://127.0.0.1:1/x --token-env X": "--token-env X: the variable is not set",
 	} {

@@ -19,18 +19,18 @@ func checkCluster(file string, conf *config.Server, insecure bool) error {
 	c := conf.Cluster
 	switch {
 	case c == nil:
-		return fmt.Errorf("--insecure-cluster: %s has no section cluster; add one with listen, or leave the flag out", file)
+		return fmt.Errorf("--insecure-cluster: %s has no section cluster; add one with listen, or omit the flag", file)
 	case insecure && c.TLS != nil:
-		return fmt.Errorf("--insecure-cluster: %s names certificates at cluster.tls; leave out the flag, or the key", file)
+		return fmt.Errorf("--insecure-cluster: %s names certificates at cluster.tls; omit the flag, or remove the key", file)
 	case insecure && !isLoopbackText(c.Listen):
 		return fmt.Errorf("--insecure-cluster is for several nodes on one machine, and cluster.listen in %s is %s: "+
-			"write a loopback address such as 127.0.0.1:7946, or make certificates with \"parley cluster certs certs\"", file, c.Listen)
+			"write a loopback address such as 127.0.0.1:7946, or create certificates with \"parley cluster certs certs\"", file, c.Listen)
 	case !insecure && c.TLS == nil:
-		return fmt.Errorf("%s: cluster has no tls, and a node must know whom it talks to: make certificates with \"parley cluster certs certs\" "+
-			"and name them at cluster.tls; for several nodes on one machine there is --insecure-cluster", file)
+		return fmt.Errorf("%s: cluster has no tls, with which nodes authenticate each other: create certificates with \"parley cluster certs certs\" "+
+			"and name them at cluster.tls; for several nodes on one machine use --insecure-cluster", file)
 	case c.TLS != nil:
 		if err := cli.CheckCertificates(c.TLS); err != nil {
-			return fmt.Errorf("%s: cluster.tls: %w; \"parley cluster certs\" makes a pair that fits", file, err)
+			return fmt.Errorf("%s: cluster.tls: %w; \"parley cluster certs\" creates a valid pair", file, err)
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func clusterLines(conf *config.Server, s actors.Status, admin net.Addr) []string
 		if conf.Admin.Profiles {
 			pages += ", debug/pprof/"
 		}
-		lines = append(lines, fmt.Sprintf("Health and metrics: %s/ (%s), open to whoever reaches it.", localURL(admin), pages))
+		lines = append(lines, fmt.Sprintf("Health and metrics: %s/ (%s), without authentication.", localURL(admin), pages))
 	}
 	return lines
 }

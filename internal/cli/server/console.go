@@ -56,7 +56,7 @@ func checkConsole(file string, conf *config.Server, at net.Addr) error {
 	case !console.Included():
 		return fmt.Errorf("%s: console: this program was built without it (-tags noconsole); remove the key", file)
 	case conf.Auth.Bearer == "" && !isLoopback(at):
-		return fmt.Errorf("%s: console: whoever reaches %s could use it; set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1", file, at)
+		return fmt.Errorf("%s: console: %s is open to everyone; set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1", file, at)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (p pageOf) invitation(at net.Addr) []string {
 	if !p.on {
 		return nil
 	}
-	return []string{"Talk to it in a browser: " + localURL(at) + p.path()}
+	return []string{"Chat in a browser: " + localURL(at) + p.path()}
 }
 
 // path returns the path of the page.

@@ -39,7 +39,7 @@ func channelsOf(p *cli.Program, declared []config.Channel) func(conversation.Dis
 		}
 		for _, c := range declared {
 			if all[c.Name] != nil {
-				return nil, fmt.Errorf("channel %q: the program brings one of that name; give that of the configuration another", c.Name)
+				return nil, fmt.Errorf("channel %q: the program has a channel of that name; rename that of the configuration", c.Name)
 			}
 			made, err := (&declaration{c, to}).channel()
 			if err != nil {

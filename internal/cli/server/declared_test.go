@@ -363,7 +363,7 @@ func TestDeclaredSignals(t *testing.T) {
 			return map[string]channels.Channel{"c": nil, "bot": fakeChannel{}}, nil
 		}}
 		_, err := channelsOf(p, []config.Channel{{Name: "bot", Kind: config.KindSlack, Secret: "s"}})(&taking{})
-		if err == nil || !strings.Contains(err.Error(), "brings one of that name") {
+		if err == nil || !strings.Contains(err.Error(), "has a channel of that name") {
 			t.Errorf("error %v", err)
 		}
 	})

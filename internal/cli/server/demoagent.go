@@ -44,7 +44,7 @@ func assistant(model string) *agent.Agent {
 		Name:         "assistant",
 		Description:  "A helpful assistant that can tell the time.",
 		Model:        model,
-		Instructions: "You are a helpful assistant. Answer briefly and to the point. Use the tool \"time\" when somebody asks for the time or the date.",
+		Instructions: "You are a helpful assistant. Answer briefly and to the point. Use the tool \"time\" when the user asks for the time or the date.",
 		Tools:        []agent.Tool{agent.NewTool("time", "Tell the current date and time.", clock, nil)},
 	}
 }

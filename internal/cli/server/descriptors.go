@@ -32,7 +32,7 @@ func divide(limit int) (descriptors, error) {
 	case limit == 0:
 		return d, nil
 	case limit < leastDescriptors:
-		return d, fmt.Errorf("the process may have %d files open, a server needs %d and should have %d: raise the limit, for example by ulimit -n %d, or LimitNOFILE=%d in a systemd unit",
+		return d, fmt.Errorf("the process may open %d files, a server needs %d and should have %d: raise the limit, for example with ulimit -n %d, or LimitNOFILE=%d in a systemd unit",
 			limit, leastDescriptors, fewDescriptors, fewDescriptors, fewDescriptors)
 	}
 	rest := limit - ownDescriptors
@@ -48,7 +48,7 @@ func divideOwn(log *slog.Logger) (descriptors, error) {
 		return d, err
 	}
 	if d.limit < fewDescriptors {
-		log.Warn("few files may be open", "files", d.limit, "connections", d.connections)
+		log.Warn("file descriptor limit is low", "files", d.limit, "connections", d.connections)
 	}
 	return d, nil
 }

@@ -60,7 +60,7 @@ func TestFewDescriptors(t *testing.T) {
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.Logs)
 	}
-	if logs := n.Logs.String(); strings.Contains(logs, "too many open files") || !strings.Contains(logs, "few files may be open") {
+	if logs := n.Logs.String(); strings.Contains(logs, "too many open files") || !strings.Contains(logs, "file descriptor limit is low") {
 		t.Error(logs)
 	}
 }

@@ -43,13 +43,13 @@ func devCommand(p *cli.Program) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Serve on this machine, durably, with nothing to set up",
-		Long: "dev serves the agents of the program over HTTP, one of a demo if it has none, with all\n" +
-			"conversations in a local folder. Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
-			"With a configuration file, which is ./parley.yaml if that is there, it serves the agents of that\n" +
-			"instead, and again whenever the file changes.\n\n" +
-			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
-			"place for them: parley stats and parley trace read it.",
+		Short: "Serve agents on this machine without any setup",
+		Long: "dev serves the agents of the program over HTTP, or a demo agent if it has none, and stores all\n" +
+			"conversations in a local folder. Stop it, kill it, start it again: accepted messages are resumed.\n\n" +
+			"With a configuration file, by default ./parley.yaml if it exists, it serves the agents of the\n" +
+			"file instead, and reloads the file when it changes.\n\n" +
+			"Observability events are written to events.jsonl in the data folder, unless the file configures\n" +
+			"another destination. parley stats and parley trace read it.",
 		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,12 +72,12 @@ func devCommand(p *cli.Program) *cobra.Command {
 			return devFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
-	cmd.Flags().StringVar(&cfg.data, "data", cli.DefaultData, "folder that keeps the conversations")
+	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 selects a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", cli.DefaultData, "folder that stores the conversations")
 	cmd.Flags().StringVar(&cfg.model, "model", model, usage)
-	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file (default "+cli.DefaultConfig+" if it is there) and reload it when it changes; --listen, --data and --model are then by default what it says")
-	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
-	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and what is printed otherwise to standard error")
+	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file (default "+cli.DefaultConfig+" if it exists) and reload it when it changes; it also sets the defaults of --listen, --data and --model")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print only the URLs")
+	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and all other output to standard error")
 	return cmd
 }
 
@@ -144,7 +144,7 @@ func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
 	}
 	if !cfg.program.HasOwn() {
 		conf.Agents = []config.Agent{{Agent: assistant(cfg.model), Mounts: []string{cli.MountPath}}}
-		return conf, cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo")
+		return conf, cli.CheckModel(reg, cfg.model, "omit --model for the offline demo")
 	}
 	for _, a := range cfg.program.Agents {
 		if cfg.model != "" {
@@ -171,7 +171,7 @@ func withModel(a *agent.Agent, model string) *agent.Agent {
 // trial returns the banner lines that show how to call an agent.
 func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
 	if len(conf.Agents) == 0 {
-		return []string{fmt.Sprintf("Begin a run in another shell:\n\n  %s runs start %s%s", invocation(p, os.Args), localURL(addr), workflowPath(conf.Workflows[0]))}
+		return []string{fmt.Sprintf("Start a run in another shell:\n\n  %s runs start %s%s", invocation(p, os.Args), localURL(addr), workflowPath(conf.Workflows[0]))}
 	}
 	first, initial := conf.Agents[0], ""
 	if agenthost.CheckInitialData(context.Background(), first.Agent, nil) != nil {
@@ -264,5 +264,5 @@ Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and st
 		text += fmt.Sprintf("\nThe demo model is offline. For a real one:\n\n  OPENAI_API_KEY=… %s dev --model openai/<model>\n\n", self)
 	}
 	fmt.Fprint(out, cli.Fold(text, cli.Width(out)))
-	fmt.Fprintln(out, "Ctrl-C stops it.")
+	fmt.Fprintln(out, "Press Ctrl-C to stop.")
 }

@@ -134,7 +134,7 @@ func closeOTel(sink *otel.Sink, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeEvents)
 	defer cancel()
 	if err := sink.Close(ctx); err != nil {
-		log.Warn("the last traces and metrics were not sent", "err", err)
+		log.Warn("flush of traces and metrics failed", "err", err)
 	}
 }
 
@@ -250,7 +250,7 @@ func (l *lateDatabase) forget() {
 // failed writes.
 func (l *lateDatabase) prepare(ctx context.Context) {
 	if _, err := l.open(ctx); err != nil && ctx.Err() == nil {
-		l.log.Warn("clickhouse cannot be used yet; events wait in the logs", "err", err)
+		l.log.Warn("clickhouse unavailable, events are delayed", "err", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestServeBeforeItsDatabase(t *testing.T) {
 	at := n.URL(t, "a")
 	r := clitest.Admitted(t, at, "k", "hello")
 	clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
-	waiting.Until(t, "the log to tell of it", func() bool { return n.Logs.With("clickhouse cannot be used yet") != "" })
+	waiting.Until(t, "the log to tell of it", func() bool { return n.Logs.With("clickhouse unavailable") != "" })
 	g.open.Store(true)
 	wait := time.NewTicker(50 * time.Millisecond)
 	defer wait.Stop()

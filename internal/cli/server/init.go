@@ -39,10 +39,10 @@ func initCommand() *cobra.Command {
 	o := initOptions{}
 	cmd := &cobra.Command{
 		Use:   "init [folder]",
-		Short: "Write a first agent: a Go program, a configuration file, or both",
-		Long: "init writes a first agent into a folder, which it makes if need be: with --go a program with\n" +
-			"a tool, with --yaml a parley.yaml that needs no Go, with both a program and the file by which\n" +
-			"it is operated. Its model is the offline demo's. Files that are there stay as they are.",
+		Short: "Create a first agent: a Go program, a configuration file, or both",
+		Long: "init creates a first agent in a folder, which it creates if it does not exist. With --go it writes\n" +
+			"a program with a tool, with --yaml a parley.yaml that needs no Go, with both the program and its\n" +
+			"operator's file. The agent uses the offline demo model. Existing files are not changed.",
 		Example: "  parley init --yaml\n  parley init --go hello\n  parley init --go --yaml --name concierge desk",
 		Args:    cli.AtMostOne,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -75,9 +75,9 @@ func released(version string) string {
 func (o *initOptions) run(out io.Writer) error {
 	switch {
 	case !o.Go && !o.YAML:
-		return errors.New("say what to write: --go a Go program with an agent, --yaml a parley.yaml, or both; parley init --yaml needs no Go")
+		return errors.New("choose the files to create: --go for a Go program with an agent, --yaml for a parley.yaml, or both; parley init --yaml needs no Go")
 	case !agentName.MatchString(o.Name):
-		return fmt.Errorf("--name %q: write small letters, digits and dashes, for example hello", o.Name)
+		return fmt.Errorf("--name %q: use lower-case letters, digits and dashes, for example hello", o.Name)
 	}
 	var files []string
 	if o.Go {
@@ -88,11 +88,11 @@ func (o *initOptions) run(out io.Writer) error {
 	}
 	for _, name := range files {
 		if _, err := os.Lstat(filepath.Join(o.folder, name)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already, and nothing was written; name another folder: parley init my-agent", filepath.Join(o.folder, name))
+			return fmt.Errorf("%s exists, nothing was written; name another folder: parley init my-agent", filepath.Join(o.folder, name))
 		}
 	}
 	if err := os.MkdirAll(o.folder, 0o755); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("create the folder: %w", err)
 	}
 	for _, name := range files {
 		if err := o.write(name); err != nil {

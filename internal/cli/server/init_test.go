@@ -56,9 +56,9 @@ func TestInitMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.Write(t, "go.mod", "module mine\n")
 	for args, want := range map[string]string{
-		"":                   "say what to write: --go",
-		"--go":               "go.mod is there already, and nothing was written",
-		"--yaml --name A":    "write small letters, digits and dashes",
+		"":                   "choose the files to create: --go",
+		"--go":               "go.mod exists, nothing was written",
+		"--yaml --name A":    "use lower-case letters, digits and dashes",
 		"--yaml go.mod":      "go.mod",
 		"--yaml one another": "takes one argument",
 	} {

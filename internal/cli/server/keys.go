@@ -21,7 +21,7 @@ func warnKeys(log *slog.Logger, reg *providers.Registry, blank map[string]string
 	}
 	for _, id := range slices.Sorted(maps.Keys(blank)) {
 		if from := reg.CredentialsOf(id); from != "" {
-			log.Warn("apiKeyEnv is blank, another key is used", "provider", id, "blank", blank[id], "used", from)
+			log.Warn("apiKeyEnv is blank, using another key", "provider", id, "blank", blank[id], "used", from)
 		} else if keyless[id] == nil { // a server of the operator, which may need none
 			log.Warn("provider has no API key", "provider", id, "blank", blank[id])
 		}
@@ -55,7 +55,7 @@ func warnSchemas(log *slog.Logger, reg *providers.Registry, a *agent.Agent) {
 			for _, n := range notes {
 				problems = append(problems, n.String())
 			}
-			log.Warn("model does not take whole schema", "agent", a.Name, "tool", t.Name(), "model", spec, "problems", strings.Join(problems, "; "))
+			log.Warn("model does not support whole schema", "agent", a.Name, "tool", t.Name(), "model", spec, "problems", strings.Join(problems, "; "))
 		}
 	}
 	for _, sub := range a.Subagents {

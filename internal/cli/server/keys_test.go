@@ -120,7 +120,7 @@ func TestBlankKeysOfRun(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "kept-secret")
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "one.yaml"), "model: demo/parrot\nproviders: {openai: {apiKeyEnv: WS_KEY}}\n")
 	code, _, errOut := program.Output(t, "run", file, "-m", "hello")
-	if code != 0 || strings.Count(errOut, "another key is used") != 1 || !strings.Contains(errOut, "OPENAI_API_KEY") {
+	if code != 0 || strings.Count(errOut, "using another key") != 1 || !strings.Contains(errOut, "OPENAI_API_KEY") {
 		t.Errorf("exit %d, %q; want exit 0 and one line about OPENAI_API_KEY", code, errOut)
 	}
 }

@@ -56,7 +56,7 @@ func TestDevShowsOutcomes(t *testing.T) {
 	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/agents/assistant`)
 	out := clitest.WriterFunc(func(b []byte) (int, error) {
 		switch {
-		case strings.Contains(string(b), "Ctrl-C stops it."):
+		case strings.Contains(string(b), "Press Ctrl-C to stop."):
 			at := url.FindString(said.String())
 			sent.Go(func() {
 				defer cancel() // The server must stay up until send has read the settlement.

@@ -44,9 +44,9 @@ func (h home) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !h.named(r):
-			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "A server without a token answers under localhost, a loopback address or publicUrl. Use one of them in the URL, or set publicUrl or auth in the configuration file."))
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "A server without a token accepts only requests to localhost, a loopback address or publicUrl. Use one of them in the URL, or set publicUrl or auth in the configuration file."))
 		case !h.wanted(r):
-			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "A server without a token takes writes only from its own pages and those of this machine. List the origin at cors.origins of the configuration file, or set auth."))
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "A server without a token accepts writes only from its own pages and those of this machine. List the origin at cors.origins of the configuration file, or set auth."))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -101,6 +101,6 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, envelope string)
 // warnOpen logs that an address is open to everyone without authentication.
 func warnOpen(log *slog.Logger, addr net.Addr, auth config.Auth, remedy string) {
 	if auth.Bearer == "" && !isLoopback(addr) {
-		log.Warn("whoever reaches this address may read and write every conversation", "listen", addr.String(), "remedy", remedy)
+		log.Warn("address is open without authentication", "listen", addr.String(), "remedy", remedy)
 	}
 }

@@ -143,7 +143,7 @@ func TestServeWarnsOfOpenAddress(t *testing.T) {
 	if err := n.End(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(n.Logs.String(), "whoever reaches this address") {
+	if !strings.Contains(n.Logs.String(), "address is open without authentication") {
 		t.Errorf("the log is %s", n.Logs)
 	}
 }

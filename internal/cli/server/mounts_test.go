@@ -81,7 +81,7 @@ func TestMountedWebhooks(t *testing.T) {
 // A start fails if a mount takes the webhooks of a listed channel, or if a pattern is invalid.
 func TestMountsApartFromChannels(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"POST /channels/shop/webhook": `the mount "POST /channels/shop/webhook" of the program takes /channels/shop/webhook, where the channel "shop" is listed`,
+		"POST /channels/shop/webhook": `the mount "POST /channels/shop/webhook" of the program takes /channels/shop/webhook, which belongs to the channel "shop"`,
 		"/channels/shop/webhook":      "takes /channels/shop/webhook", "GET /channels/shop/webhook": "takes /channels/shop/webhook",
 		"/channels/":                          "takes /channels/shop/webhook",
 		"POST /channels/{name}/webhook":       "takes /channels/shop/webhook",
@@ -106,7 +106,7 @@ func TestMountsApartFromChannels(t *testing.T) {
 		}
 	}
 	p := &cli.Program{Mounts: map[string]http.Handler{"POST /channels/c/webhook": bot(t).Route()}}
-	if _, err := channelsOf(p, []config.Channel{{Name: "c", Kind: config.KindMessenger, Secret: "s"}})(&taking{}); err == nil || !strings.Contains(err.Error(), `the channel "c" is listed`) {
+	if _, err := channelsOf(p, []config.Channel{{Name: "c", Kind: config.KindMessenger, Secret: "s"}})(&taking{}); err == nil || !strings.Contains(err.Error(), `belongs to the channel "c"`) {
 		t.Errorf("a channel of the configuration: %v", err)
 	}
 }

@@ -161,7 +161,7 @@ func (b *backend) openFolder(dir string) error {
 	}
 	b.bucket = b.store
 	if b.readers, err = readsocket.Serve(dir, b.store, b.log); err != nil {
-		b.log.Warn("read socket unavailable", "folder", dir, "err", err, "remedy", "commands that read this folder need the server stopped; set TMPDIR to a short path that can be written")
+		b.log.Warn("read socket unavailable", "folder", dir, "err", err, "remedy", "commands that read this folder need the server stopped; set TMPDIR to a short writable path")
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (b *backend) run(ctx context.Context) error {
 	case errors.As(err, &refused):
 		err = fmt.Errorf("%s: %w", b.at.Place(), err)
 		if !refused.Replaced && !refused.Cluster {
-			err = fmt.Errorf("%w; nodes that are to share a bucket have a section cluster in their files, each of them", err)
+			err = fmt.Errorf("%w; to share a bucket, each node needs a section cluster in its file", err)
 		}
 		return &cli.ExitError{Code: cli.ExitRefused, Err: err}
 	}

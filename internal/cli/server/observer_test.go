@@ -100,7 +100,7 @@ func TestServeAdminWhileStarting(t *testing.T) {
 	go func() {
 		var out bytes.Buffer
 		seen := clitest.WriterFunc(func(p []byte) (int, error) {
-			if out.Write(p); bytes.Contains(p, []byte("Ctrl-C stops it.")) {
+			if out.Write(p); bytes.Contains(p, []byte("Press Ctrl-C to stop.")) {
 				up <- out.String()
 			}
 			return len(p), nil

@@ -96,7 +96,7 @@ func checkMounts(mounts map[string]http.Handler, listed map[string]channels.Chan
 				for _, m := range []string{rt.Method, cmp.Or(method, rt.Method)} {
 					r := &http.Request{Method: m, Host: host, URL: &url.URL{Path: path}}
 					if _, taken := mux.Handler(r); taken != "" {
-						return fmt.Errorf("the mount %q of the program takes %s, where the channel %q is listed; remove one of them", pattern, path, name)
+						return fmt.Errorf("the mount %q of the program takes %s, which belongs to the channel %q; remove one of them", pattern, path, name)
 					}
 				}
 			}

@@ -133,7 +133,7 @@ func TestOpeningEndsTheProcess(t *testing.T) {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.Logs)
 	}
 	bucket.armed.Store(false)
-	aside("is put back", "--release", "--agent", "echo", "--id", "sick")
+	aside("is released", "--release", "--agent", "echo", "--id", "sick")
 	aside("0 conversations quarantined")
 	if code, _, errOut := program.Output(t, "log", "quarantine", "--config", file, "--release", "--conv", string(sick.Key())); code == 0 || !strings.Contains(errOut, "is not quarantined") {
 		t.Errorf("put back once more: exit %d, %s", code, errOut)

@@ -49,7 +49,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 		return err
 	}
 	if conf.Admin.Listen != "" {
-		log.Info("dev serves no health and metrics, parley serve does", "listen", conf.Admin.Listen)
+		log.Info("admin is ignored by dev", "listen", conf.Admin.Listen)
 	}
 	watcher, err := watchFolders(cfg.file)
 	if err != nil {
@@ -186,7 +186,7 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 			}
 			conf.Events.Stdout = conf.Events.Stdout || cfg.events
 			if conf.Cluster != nil {
-				return nil, fmt.Errorf("%s: dev serves its bucket alone; serve a cluster with parley serve --config %s, or try its agents on a folder of their own with --data", cfg.file, cfg.file)
+				return nil, fmt.Errorf("%s: dev does not support cluster; use parley serve --config %s, or try its agents on another folder with --data", cfg.file, cfg.file)
 			}
 			return conf, CheckAgents(cfg.program, cfg.file, conf)
 		},
@@ -248,13 +248,13 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 	if err != nil {
 		r.refused.Store(&err)
 		// The trailing newline starts the error on its own line, for one mistake or more.
-		r.log.Error("configuration refused, the running one stays", "file", r.file, "err", err.Error()+"\n")
+		r.log.Error("configuration rejected, keeping the previous one", "file", r.file, "err", err.Error()+"\n")
 		return current, nil
 	}
 	r.refused.Store(nil)
 	r.log.Info("configuration changed, reloading", "file", r.file)
 	if err := r.retire(current); err != nil {
-		r.log.Error("node did not end in order", "err", err)
+		r.log.Error("node shutdown failed", "err", err)
 	}
 	next, err := r.start(ctx, conf)
 	if err != nil {
@@ -262,16 +262,16 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 			return nil, err
 		}
 		r.refused.Store(&err)
-		r.log.Error("configuration cannot be started, going back to the one before", "file", r.file, "err", err)
+		r.log.Error("configuration start failed, reverting", "file", r.file, "err", err)
 		if next, err = r.start(ctx, current.conf); err != nil {
-			return nil, fmt.Errorf("go back to the configuration before: %w", err)
+			return nil, fmt.Errorf("revert to the previous configuration: %w", err)
 		}
 	}
 	r.serving.set(next.handler)
 	if next.conf == conf {
 		r.log.Info("configuration reloaded", "file", r.file, "serves", strings.Join(serves(conf), ", "))
 	} else {
-		r.log.Info("configuration before serves again", "file", r.file, "serves", strings.Join(serves(next.conf), ", "))
+		r.log.Info("configuration reverted", "file", r.file, "serves", strings.Join(serves(next.conf), ", "))
 	}
 	return next, nil
 }
@@ -300,7 +300,7 @@ func (r *reloader) retire(g *generation) error {
 	case <-left:
 	case <-g.done:
 	case <-time.After(retireTimeout):
-		r.log.Warn("requests are still open")
+		r.log.Warn("open requests interrupted")
 	}
 	return g.stop()
 }
@@ -309,9 +309,9 @@ func (r *reloader) retire(g *generation) error {
 func needsNoRestart(old, conf *config.Server) error {
 	switch {
 	case old.Listen != conf.Listen:
-		return fmt.Errorf("listen is now %s, was %s: that needs a restart; until then nothing of the new file holds", conf.Listen, old.Listen)
+		return fmt.Errorf("listen is now %s, was %s: that needs a restart; until then the new file is ignored", conf.Listen, old.Listen)
 	case old.Bucket != conf.Bucket:
-		return fmt.Errorf("bucket is now %s, was %s: that needs a restart; until then nothing of the new file holds",
+		return fmt.Errorf("bucket is now %s, was %s: that needs a restart; until then the new file is ignored",
 			conf.Bucket.Place(), old.Bucket.Place())
 	}
 	return nil
@@ -351,7 +351,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes c
 			}
 			continue
 		case err := <-w.Errors:
-			log.Warn("watch of the configuration lost events", "err", err)
+			log.Warn("configuration watch lost events", "err", err)
 		case <-w.Events:
 		}
 		if first.IsZero() {

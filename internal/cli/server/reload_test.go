@@ -153,7 +153,7 @@ func TestReloadIsRefused(t *testing.T) {
 				if got := w.get(); got.Body.String() != "first" {
 					t.Errorf("%d %s", got.Code, got.Body)
 				}
-				if w.logs.With("level=ERROR", "configuration refused, the running one stays", tt.said) == "" {
+				if w.logs.With("level=ERROR", "configuration rejected, keeping the previous one", tt.said) == "" {
 					t.Errorf("logged %s", w.logs.String())
 				}
 				// Events about other files of the folder must be ignored.
@@ -190,7 +190,7 @@ func TestReloadOfAMissingFile(t *testing.T) {
 			w.changes <- struct{}{}
 			synctest.Wait()
 		}
-		if got := strings.Count(w.logs.String(), "configuration refused"); got != 2 {
+		if got := strings.Count(w.logs.String(), "configuration rejected"); got != 2 {
 			t.Errorf("said %d times: %s", got, w.logs.String())
 		}
 		stop()
@@ -216,7 +216,7 @@ func TestReloadGoesBack(t *testing.T) {
 		if got := w.get(); got.Body.String() != "first" {
 			t.Errorf("%d %s", got.Code, got.Body)
 		}
-		if w.logs.With("cannot be started", "mount /second: no") == "" || w.logs.With("configuration before serves again", "/first") == "" {
+		if w.logs.With("configuration start failed", "mount /second: no") == "" || w.logs.With("configuration reverted", "/first") == "" {
 			t.Errorf("logged %s", w.logs.String())
 		}
 		// If neither can be started, the reloader fails.
@@ -351,7 +351,7 @@ func TestDevReloadsItsFile(t *testing.T) {
 
 	replace(t, "parley.yaml", two+"  wrong: {mounts: [/wrong], model: nobody/m}\n")
 	eventually(t, "the refusal", func() bool {
-		return n.Logs.With("level=ERROR", "configuration refused, the running one stays") != "" && n.Logs.With("  err: ", "parley.yaml:", "nobody") != ""
+		return n.Logs.With("level=ERROR", "configuration rejected, keeping the previous one") != "" && n.Logs.With("  err: ", "parley.yaml:", "nobody") != ""
 	})
 	if code, kind := status(t, other); code != http.StatusNotFound || kind != string(conversation.CodeStreamNotFound) {
 		t.Errorf("after a bad file: %d %s", code, kind)

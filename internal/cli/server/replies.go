@@ -32,7 +32,7 @@ func targetsOf(own map[string]outbox.Target, declared []config.Channel) (map[str
 			config.KindMessenger: messenger.Replies, config.KindSlack: slack.Replies, config.KindTwilio: twilio.Replies, config.KindWhatsApp: whatsapp.Replies,
 		}[c.Kind]
 		if replies == nil {
-			return nil, fmt.Errorf("channels.%s.reply: nothing replies to the kind %q", c.Name, c.Kind)
+			return nil, fmt.Errorf("channels.%s.reply: kind %q does not support replies", c.Name, c.Kind)
 		}
 		all[name] = replies(channels.API{URL: c.Reply.URL, Token: channels.Secret(c.Reply.Token)})
 	}

@@ -44,13 +44,13 @@ func runCommand(p *cli.Program) *cobra.Command {
 	cfg := runConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "run <file.yaml or agent> -m <message>",
-		Short: "Send one message to an agent, in this process, and print the reply",
+		Short: "Send one message to an agent in this process and print the reply",
 		Long: "run sends a message to one agent, that of a file or one of the program by its name, and\n" +
-			"prints the reply as it comes. It serves nothing and reads no parley.yaml.\n\n" +
-			"Without --data nothing is kept. With it the conversation lives in that folder: run again\n" +
-			"with the same --id to go on with it. A run that was interrupted there, or killed, is\n" +
-			"carried on by the next one.\n\n" +
-			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
+			"prints the reply while it streams. It starts no server and does not read parley.yaml.\n\n" +
+			"Without --data the conversation is discarded. With it the conversation is stored in that folder:\n" +
+			"run again with the same --id to continue it. The next run also resumes a run that was interrupted\n" +
+			"or killed there.\n\n" +
+			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 any other error.",
 		Example: "  parley run agent.yaml -m 'hello'\n" +
 			"  git diff | parley run reviewer.yaml -m - --json\n" +
 			"  parley run agent.yaml --data ./conversations --id trip -m 'and on Sunday?'",
@@ -59,7 +59,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if len(args) == 1 {
 				return nil
 			}
-			return errors.New("run takes one file with an agent, or the name of one of the program; put the message in quotes behind -m: parley run agent.yaml -m 'hello'")
+			return errors.New("run takes one file with an agent, or the name of one of the program; put the message in quotes after -m: parley run agent.yaml -m 'hello'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.file = args[0]
@@ -69,10 +69,10 @@ func runCommand(p *cli.Program) *cobra.Command {
 			return runAgent(cmd.Context(), cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVarP(&cfg.message, "message", "m", "", "the message; - reads it from standard input, without the line ends after it")
-	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation, by default a fresh one")
-	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversation; by default nothing is kept")
-	cmd.Flags().BoolVar(&cfg.json, "json", false, "print one JSON object at the end, and nothing before")
+	cmd.Flags().StringVarP(&cfg.message, "message", "m", "", "the message; - reads it from standard input, without trailing line ends")
+	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation (default: a new one)")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that stores the conversation (default: none, it is discarded)")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print only one JSON object at the end")
 	cfg.initial.Flag(cmd)
 	return cmd
 }
@@ -90,7 +90,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if err != nil {
 		return err
 	}
-	if cfg.message, err = cli.ReadMessage(cfg.message, in, "write it behind -m, or pipe it to -m -"); err != nil {
+	if cfg.message, err = cli.ReadMessage(cfg.message, in, "write it after -m, or pipe it to -m -"); err != nil {
 		return err
 	}
 	n, err := newBackend(ctx, *alone)
@@ -98,7 +98,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 		return err
 	}
 	if fresh && cfg.data != "" {
-		fmt.Fprintf(errOut, "parley: this is conversation %s; go on with it by --data %s --id %s\n", cfg.id, cfg.data, cfg.id)
+		fmt.Fprintf(errOut, "parley: this is conversation %s; continue it with --data %s --id %s\n", cfg.id, cfg.data, cfg.id)
 	}
 	// It also prints the rest of an interrupted run.
 	show, end := func(conversation.Chunk) {}, func() {}
@@ -163,7 +163,7 @@ func (cfg *runConfig) single() (*config.Single, error) {
 	}
 	single, err := config.LoadSingle(cfg.file, cfg.program.ConfigOptions())
 	if names := cfg.program.OwnAgents(); errors.Is(err, fs.ErrNotExist) && len(names) > 0 {
-		return nil, fmt.Errorf("%s is no agent of the program and no file; its agents are %s", cfg.file, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s is neither an agent of the program nor a file; its agents are %s", cfg.file, strings.Join(names, ", "))
 	}
 	return single, err
 }
@@ -173,9 +173,9 @@ func interrupted(cfg runConfig, admitted bool) error {
 	text := "interrupted"
 	switch {
 	case cfg.data != "" && admitted:
-		text = fmt.Sprintf("interrupted; the next run with --data %s carries it on", cfg.data)
+		text = fmt.Sprintf("interrupted; the next run with --data %s resumes it", cfg.data)
 	case cfg.data != "":
-		text = fmt.Sprintf("interrupted; if the message was accepted, the next run with --data %s carries it on", cfg.data)
+		text = fmt.Sprintf("interrupted; if the message was accepted, the next run with --data %s resumes it", cfg.data)
 	}
 	return &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New(text)}
 }
@@ -184,7 +184,7 @@ func interrupted(cfg runConfig, admitted bool) error {
 func checkID(id string) error {
 	switch {
 	case strings.TrimFunc(id, unicode.IsSpace) == "":
-		return errors.New("--id is blank; leave it out for a fresh one")
+		return errors.New("--id is blank; omit it to get a new one")
 	case !utf8.ValidString(id):
 		return errors.New("--id is not valid UTF-8")
 	case len(id) > maxIDBytes:

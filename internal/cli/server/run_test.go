@@ -120,7 +120,7 @@ providers:
 		}
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted || !strings.Contains(errOut.String(), "carries it on") {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted || !strings.Contains(errOut.String(), "resumes it") {
 		t.Fatalf("%v, %q; want exit %d", err, errOut.String(), cli.ExitInterrupted)
 	}
 	code, out, _ := program.Output(t, "run", file, "--data", data, "--id", "x", "-m", "hello again")
@@ -160,7 +160,7 @@ func TestRunNamesTheAgentsOfTheProgram(t *testing.T) {
 	own := clitest.New(Commands)
 	own.Own.Agents = []*agent.Agent{{Name: "desk", Model: "demo/parrot"}, {Name: "archive", Model: "demo/parrot"}}
 	code, _, bad := own.Output(t, "run", "desc", "-m", "hello")
-	if want := "parley: desc is no agent of the program and no file; its agents are desk, archive\n"; code != 1 || bad != want {
+	if want := "parley: desc is neither an agent of the program nor a file; its agents are desk, archive\n"; code != 1 || bad != want {
 		t.Errorf("exit %d, %q, want %q", code, bad, want)
 	}
 	if code, out, bad := own.Output(t, "run", "desk", "-m", "hello"); code != 0 || !strings.HasSuffix(out, "[completed]\n") {

@@ -55,32 +55,32 @@ func serveCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the agents of the program and of a configuration file",
-		Long: "serve runs the agents of the program and of a configuration file over HTTP, with all\n" +
+		Long: "serve runs the agents of the program and of a configuration file over HTTP, and stores all\n" +
 			"conversations in the folder or the bucket that the file names. A program with agents of\n" +
 			"its own needs no file.\n\n" +
-			"SIGTERM and Ctrl-C stop it in order: what is under way is released, and the next start\n" +
-			"carries it on. A second signal ends it at once, which loses nothing either.\n\n" +
+			"SIGTERM and Ctrl-C shut it down: work in progress is released, and the next start resumes it.\n" +
+			"A second signal ends it at once, without data loss.\n\n" +
 			"Several nodes: give each the same file with a bucket at an endpoint and a section cluster,\n" +
-			"and start it on each machine. They find each other in the bucket; nothing else is needed.\n" +
-			"A node may come or go at any time. Without that section a node serves its bucket alone,\n" +
-			"and does not start while another one does. Nodes know each other by certificates, which\n" +
-			"\"parley cluster certs\" makes; --insecure-cluster is for several nodes on one machine:\n\n" +
+			"and start it on each machine. The nodes find each other in the bucket and may join or leave\n" +
+			"at any time. Without that section a node serves its bucket alone, and does not start while\n" +
+			"another node does. Nodes authenticate each other with certificates, which\n" +
+			"\"parley cluster certs\" creates; --insecure-cluster is for several nodes on one machine:\n\n" +
 			"  cluster:\n" +
 			"    listen: 0.0.0.0:7946\n" +
 			"    advertise: 10.0.0.5:7946   # or advertiseEnv: POD_IP\n" +
 			"    tls: {ca: ca.pem, cert: node.pem, key: node-key.pem}\n\n" +
 			"With events: {clickhouse: {addresses: [127.0.0.1:9000]}} it sends observability events there;\n" +
 			"jsonl, stdout and otel are other destinations. Conversations never wait for them.\n\n" +
-			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
-			"whoever reaches it; with pprof: true beside listen also /debug/pprof/, for go tool pprof.\n\n" +
-			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
-			"other nodes considered this node crashed: start it again; 1 anything else.",
+			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, without\n" +
+			"authentication; with pprof: true in addition to listen also /debug/pprof/, for go tool pprof.\n\n" +
+			"Exit code: 0 after a shutdown; 75 if another process serves the bucket alone, or if the other\n" +
+			"nodes replaced this one: start it again; 1 any other error.",
 		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json\n  parley serve --config node-1.yaml --insecure-cluster",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return fmt.Errorf("serve takes no argument; name the file behind --config: parley serve --config %s", args[0])
+			return fmt.Errorf("serve takes no arguments; name the file with --config: parley serve --config %s", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.named, cfg.drainGiven = cmd.Flags().Changed("config"), cmd.Flags().Changed("drain-delay")
@@ -88,14 +88,14 @@ func serveCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&cfg.file, "config", cli.DefaultConfig, "the configuration file")
-	cmd.Flags().StringVar(&cfg.listen, "listen", "", "address to listen on, in place of that of the file; port 0 picks a free one")
-	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversations, in place of the bucket of the file")
-	cmd.Flags().BoolVar(&cfg.open, "insecure", false, "let everybody in who reaches 0.0.0.0:$PORT")
-	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text, json, or dev with stacks as they are")
-	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
-	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
-	cmd.Flags().DurationVar(&cfg.drainDelay, "drain-delay", 0, "serve requests for so long after SIGTERM, while /readyz answers 503, in place of drain.delay of the file (default 5s with a section cluster, 0s without)")
-	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")
+	cmd.Flags().StringVar(&cfg.listen, "listen", "", "address to listen on, instead of that of the file; port 0 selects a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that stores the conversations, instead of the bucket of the file")
+	cmd.Flags().BoolVar(&cfg.open, "insecure", false, "allow 0.0.0.0:$PORT without authentication")
+	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "format of the log on standard error: text, json, or dev with readable stacks")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print only the URLs, and log only warnings and errors")
+	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "connect nodes without certificates; cluster.listen must be a loopback address")
+	cmd.Flags().DurationVar(&cfg.drainDelay, "drain-delay", 0, "time to serve requests after SIGTERM while /readyz returns 503, instead of drain.delay of the file (default 5s with a section cluster, 0s without)")
+	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "list the bucket for the newest batch on every read, like strictReads: true")
 	return cmd
 }
 
@@ -107,7 +107,7 @@ func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 	}
 	if cfg.data != "" {
 		if conf.Cluster != nil {
-			return nil, fmt.Errorf("--data: %s has a section cluster, whose nodes share a bucket; leave one of them out", cfg.file)
+			return nil, fmt.Errorf("--data: %s has a section cluster, whose nodes share a bucket; omit one of them", cfg.file)
 		}
 		conf.Bucket = config.Bucket{Dir: cfg.data}
 	}
@@ -122,8 +122,8 @@ func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 		conf.Listen = cfg.listen
 	case conf.ListenGiven || port == "":
 	case conf.Auth.Bearer == "" && !cfg.open:
-		return nil, fmt.Errorf("PORT is %s, but whoever reaches it could read and write every conversation: set auth: {bearerEnv: PARLEY_TOKEN} in %s, "+
-			"give --insecure if something before it asks who they are, or name an address with --listen", port, cfg.file)
+		return nil, fmt.Errorf("PORT is %s, which would be open without authentication: set auth: {bearerEnv: PARLEY_TOKEN} in %s, "+
+			"use --insecure if a proxy authenticates clients, or name an address with --listen", port, cfg.file)
 	default:
 		conf.Listen = net.JoinHostPort("0.0.0.0", port)
 	}
@@ -266,7 +266,7 @@ func checkAgent(reg *providers.Registry, a *agent.Agent, others bool, blank map[
 		other := fmt.Sprintf("use %q, which is offline", cli.DemoModel)
 		provider, _, _ := strings.Cut(spec, "/")
 		if named, ok := blank[provider]; ok {
-			other = fmt.Sprintf("export %s, which apiKeyEnv names and which is blank, or %s", named, other)
+			other = fmt.Sprintf("export %s, which apiKeyEnv names and is blank, or %s", named, other)
 		}
 		err := cli.CheckModel(reg, spec, other)
 		var unspoken *cli.UnspokenError
@@ -362,7 +362,7 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 	}
 	reached := len(cfg.mounts)+len(conf.Workflows)+len(conf.Channels) > 0 || conf.Beta != nil || how.program.Channels != nil || len(how.program.Mounts) > 0
 	if !reached {
-		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
+		log.Warn("no agent has a mount", "remedy", "add for example mounts: [/agents/echo]")
 	}
 	return newBackend(ctx, cfg)
 }
@@ -432,12 +432,12 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 		fmt.Fprintf(out, "\nClients of the beta line: base URL %s%s%s.\n", base+strings.TrimSuffix(b.Path, "/"), listed("agents", b.Agents), listed("workflows", b.Workflows))
 	}
 	if conf.PublicURL != "" {
-		fmt.Fprintf(out, "\nClients reach it under %s.\n", conf.PublicURL)
+		fmt.Fprintf(out, "\nPublic URL: %s\n", conf.PublicURL)
 	}
 	for _, line := range more {
 		fmt.Fprintln(out, "\n"+line)
 	}
-	fmt.Fprintln(out, "\nCtrl-C stops it.")
+	fmt.Fprintln(out, "\nPress Ctrl-C to stop.")
 }
 
 // workflowPath returns the path at which runs of a workflow are started.

@@ -161,7 +161,7 @@ agents:
 			want = append(want, line)
 		}
 	}
-	if len(banner) != len(want) || banner[0] != want[0] || banner[len(banner)-1] != "Ctrl-C stops it." {
+	if len(banner) != len(want) || banner[0] != want[0] || banner[len(banner)-1] != "Press Ctrl-C to stop." {
 		t.Errorf("got the banner %q in the log, want %q", banner, want)
 	}
 	for _, want := range []string{"/agents/echo/<any id>", "/e/<any id>", `agent "echo", model demo/parrot`, filepath.Join(dir, "data"), "https://agents.example.com"} {

@@ -28,7 +28,7 @@ func TestServeListens(t *testing.T) {
 		"the flag":            {agents + given, "127.0.0.1:5000", "", false, "127.0.0.1:5000"},
 		"the platform":        {agents + auth, "", "8080", false, "0.0.0.0:8080"},
 		"the platform, open":  {agents, "", "8080", true, "0.0.0.0:8080"},
-		"the platform, not":   {agents, "", "8080", false, "give --insecure"},
+		"the platform, not":   {agents, "", "8080", false, "use --insecure"},
 		"the file before it":  {agents + given, "", "8080", false, "127.0.0.1:4000"},
 		"the flag before all": {agents, "127.0.0.1:5000", "8080", false, "127.0.0.1:5000"},
 	} {
@@ -54,7 +54,7 @@ func TestServeInAnotherFolder(t *testing.T) {
 		t.Errorf("%+v, %v", conf, err)
 	}
 	clitest.Write(t, file, "agents: {echo: {model: demo/parrot}}\nbucket: {endpoint: s3.example.com, name: words}\ncluster: {listen: \"10.0.0.5:7946\"}\n")
-	if conf, err := cfg.load(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "leave one of them out") {
+	if conf, err := cfg.load(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "omit one of them") {
 		t.Errorf("of a cluster: %+v, %v", conf, err)
 	}
 }

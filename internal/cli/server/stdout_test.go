@@ -78,7 +78,7 @@ func TestServeWithoutItsCollector(t *testing.T) {
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, n.Logs)
 	}
-	if logs := n.Logs.String(); !strings.Contains(logs, "the last traces and metrics were not sent") {
+	if logs := n.Logs.String(); !strings.Contains(logs, "flush of traces and metrics failed") {
 		t.Errorf("the log says nothing of what was not sent:\n%s", logs)
 	}
 }

@@ -31,9 +31,9 @@ func TestVendorWords(t *testing.T) {
 		shown         bool
 	}{
 		{name: "dev", command: "dev", log: words, send: "the vendor: " + words, shown: true},
-		{name: "dev, events elsewhere", command: "dev", top: "events: {jsonl: {file: " + filepath.Join(t.TempDir(), "events.jsonl") + "}}", log: words, send: "the server's log has the cause, at submission=sub_", shown: true},
-		{name: "serve", command: "serve", log: remedy, send: "the server's log has the cause, at submission=sub_"},
-		{name: "serve, with content", command: "serve", agent: ", events: {content: true}", log: words, send: "the server's log has the cause, at submission=sub_", shown: true},
+		{name: "dev, events elsewhere", command: "dev", top: "events: {jsonl: {file: " + filepath.Join(t.TempDir(), "events.jsonl") + "}}", log: words, send: "the cause is in the server's log at submission=sub_", shown: true},
+		{name: "serve", command: "serve", log: remedy, send: "the cause is in the server's log at submission=sub_"},
+		{name: "serve, with content", command: "serve", agent: ", events: {content: true}", log: words, send: "the cause is in the server's log at submission=sub_", shown: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

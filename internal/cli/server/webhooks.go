@@ -17,7 +17,7 @@ func outboxOf(w config.Webhooks, own map[string]outbox.Target) (routes outbox.Ro
 	routes.Targets = map[string]outbox.Target{}
 	for name, t := range w.Targets {
 		if own[name] != nil {
-			return routes, end, fmt.Errorf("webhooks.targets.%s: the program has a target of that name; use another", name)
+			return routes, end, fmt.Errorf("webhooks.targets.%s: the program has a target of that name; rename one of them", name)
 		}
 		secrets, err := parseSecrets(t.Secrets)
 		if err != nil {
@@ -28,7 +28,7 @@ func outboxOf(w config.Webhooks, own map[string]outbox.Target) (routes outbox.Ro
 			caller = private
 		}
 		if routes.Targets[name], err = caller.Target(t.URL, secrets...); err != nil {
-			return routes, end, fmt.Errorf("webhooks.targets.%s: the URL cannot be used: %w", name, err)
+			return routes, end, fmt.Errorf("webhooks.targets.%s: invalid URL: %w", name, err)
 		}
 	}
 	maps.Copy(routes.Targets, own)

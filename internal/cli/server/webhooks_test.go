@@ -19,7 +19,7 @@ func TestOutboxOf(t *testing.T) {
 	}{
 		"a target":     {config.Webhooks{Targets: map[string]config.Webhook{"a": {URL: "https://a.example", Secrets: []string{good, good}}}}, nil, ""},
 		"a secret":     {config.Webhooks{Targets: map[string]config.Webhook{"a": {URL: "https://a.example", Secrets: []string{"hunter2"}}}}, nil, `webhooks.targets.a: invalid webhook secret: want "whsec_"`},
-		"a URL":        {config.Webhooks{Targets: map[string]config.Webhook{"a": {URL: "hunter2"}}}, nil, "webhooks.targets.a: the URL cannot be used: scheme"},
+		"a URL":        {config.Webhooks{Targets: map[string]config.Webhook{"a": {URL: "hunter2"}}}, nil, "webhooks.targets.a: invalid URL: scheme"},
 		"two":          {config.Webhooks{Targets: map[string]config.Webhook{"a": {URL: "https://a.example"}}}, map[string]outbox.Target{"a": outbox.Func(nil)}, "the program has a target of that name"},
 		"hosts":        {config.Webhooks{Allow: []string{"a.example"}, Secrets: []string{good}}, nil, ""},
 		"their secret": {config.Webhooks{Allow: []string{"a.example"}, Secrets: []string{"hunter2"}}, nil, "webhooks: invalid webhook secret"},
