@@ -52,7 +52,7 @@ func TestFormatPageHasEveryRecord(t *testing.T) {
 	var types []conversation.RecordType
 	for _, cells := range rows {
 		if len(cells) != 4 {
-			t.Fatalf("this is no row of four cells: %q", cells)
+			t.Fatalf("got row %q, want four cells", cells)
 		}
 		name := conversation.RecordType(strings.Trim(cells[0], "`"))
 		types = append(types, name)
@@ -63,7 +63,7 @@ func TestFormatPageHasEveryRecord(t *testing.T) {
 			t.Errorf("%s has the members\n%s, want\n%s", name, cells[2], want)
 		}
 		if got, want := quoted(cells[3]), chunksOf(t, name); !slices.Equal(got, want) {
-			t.Errorf("%s is shown as %q, want %q", name, got, want)
+			t.Errorf("%s: got chunks %q, want %q", name, got, want)
 		}
 	}
 	if want := conversation.Types(); !slices.Equal(types, want) {
@@ -185,7 +185,7 @@ func TestEveryKindHasItsKey(t *testing.T) {
 			t.Errorf("the key of a %s is %q, which is not %s", k.Kind, key, k.Template)
 		}
 		if got := storage.KindOf(key); got != k.Kind {
-			t.Errorf("%s is said to be a %q, want %s", key, got, k.Kind)
+			t.Errorf("%s: got kind %q, want %s", key, got, k.Kind)
 		}
 		if _, err := storage.ParseKey(key); err != nil {
 			t.Error(err)
@@ -228,6 +228,6 @@ func TestFormatPageStatesTheVersion(t *testing.T) {
 	}
 	b, err := os.ReadFile(formatPage)
 	if want := fmt.Sprintf("`format.json` is `{\"schemaVersion\":%d,\"minWriter\":%[1]d}`", storage.SchemaVersion); err != nil || !strings.Contains(string(b), want) {
-		t.Errorf("the page does not say %s: %v", want, err)
+		t.Errorf("the page lacks %s: %v", want, err)
 	}
 }

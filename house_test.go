@@ -86,7 +86,7 @@ func TestNoInitAndNoBlankImport(t *testing.T) {
 		}
 		for _, decl := range f.syntax.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s: func init: what a program needs is passed to it", f.fset.Position(fn.Pos()))
+				t.Errorf("%s: func init is forbidden: pass dependencies explicitly", f.fset.Position(fn.Pos()))
 			}
 		}
 	}
@@ -97,11 +97,11 @@ func TestPackageNames(t *testing.T) {
 	for _, f := range goFiles(t) {
 		for _, part := range strings.Split(f.dir, "/") {
 			if slices.Contains(vague, part) {
-				t.Errorf("%s is in a folder named %q, which says nothing", f.name, part)
+				t.Errorf("%s is in a folder named %q, which has no meaning", f.name, part)
 			}
 		}
 		if name := strings.TrimSuffix(f.syntax.Name.Name, "_test"); slices.Contains(vague, name) {
-			t.Errorf("%s is in a package named %q, which says nothing", f.name, name)
+			t.Errorf("%s is in a package named %q, which has no meaning", f.name, name)
 		}
 	}
 }
@@ -382,7 +382,7 @@ func TestOneWordForOneThing(t *testing.T) {
 			}
 			for name := range declared(f.syntax) {
 				if word.MatchString(name.Name) {
-					t.Errorf("%s: %s is a word for several things: say %s", f.fset.Position(name.Pos()), name.Name, rule.say)
+					t.Errorf("%s: %s is ambiguous, want %s", f.fset.Position(name.Pos()), name.Name, rule.say)
 				}
 			}
 		}

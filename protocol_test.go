@@ -46,7 +46,7 @@ func statements(t *testing.T, page string) []statement {
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) != 4 || !strings.HasPrefix(cells[0], "| ") || !strings.HasSuffix(cells[3], " |") {
-			t.Errorf("this is no row of four cells: %s", line)
+			t.Errorf("got row %s, want four cells", line)
 			continue
 		}
 		s := statement{number: strings.TrimPrefix(cells[0], "| "), about: cells[1], text: cells[2]}
@@ -79,13 +79,13 @@ func checkStatements(t *testing.T, table []statement, tests testIndex, atLeast i
 	seen, name := map[string]string{}, regexp.MustCompile(`^(Test|Fuzz)[A-Z][A-Za-z0-9]*$`)
 	for i, s := range table {
 		if s.number != strconv.Itoa(i+1) {
-			t.Errorf("row %s stands where %d belongs", s.number, i+1)
+			t.Errorf("got row %s, want %d", s.number, i+1)
 		}
 		if strings.TrimSpace(s.about) == "" || strings.TrimSpace(s.text) == "" {
-			t.Errorf("row %s says nothing", s.number)
+			t.Errorf("row %s is empty", s.number)
 		}
 		if before, ok := seen[s.text]; ok {
-			t.Errorf("rows %s and %s say the same", before, s.number)
+			t.Errorf("rows %s and %s are duplicates", before, s.number)
 		}
 		seen[s.text] = s.number
 		for j, test := range s.tests {

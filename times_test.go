@@ -109,7 +109,7 @@ func TestTimesSayTheContent(t *testing.T) {
 	edited := first.at("x/two words.go")
 	kept("an edited file", "x/two words.go", edited)
 	first.run("git", "update-index", "--assume-unchanged", "x/two words.go")
-	kept("an edited file that git is told not to look at", "x/two words.go", edited)
+	kept("an edited file that git assumes unchanged", "x/two words.go", edited)
 	first.run("git", "update-index", "--no-assume-unchanged", "x/two words.go")
 	first.commit()
 	first.run("scripts/times.sh")

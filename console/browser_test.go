@@ -74,7 +74,7 @@ func TestBuildComesOut(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if !maps.EqualFunc(tree(t, "dist"), tree(t, dir), func(a, b []byte) bool { return string(a) == string(b) }) {
-		t.Error("the build of the sources is another one than what is embedded: run make page")
+		t.Error("the embedded build differs from the build of the sources: run make page")
 	}
 }
 
@@ -107,7 +107,7 @@ func browser(t *testing.T) string {
 			return file
 		}
 	}
-	t.Fatal("there is no Chromium: apt-get install chromium-headless-shell fonts-dejavu-core")
+	t.Fatal("Chromium not found: apt-get install chromium-headless-shell fonts-dejavu-core")
 	return ""
 }
 

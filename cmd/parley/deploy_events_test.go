@@ -55,16 +55,16 @@ func checkBox(t *testing.T, file tree, name string) {
 				t.Errorf("%s may write %s", name, from)
 			}
 		} else if _, ok := file.in("volumes")[from]; !ok {
-			t.Errorf("%s uses the volume %s, which is not there", name, from)
+			t.Errorf("%s uses the volume %s, which does not exist", name, from)
 		}
 	}
 	// One-shot jobs have no health check.
 	if _, once := map[string]bool{"bucket": true, "certs": true}[name]; !once && box.at("healthcheck.test") == nil {
-		t.Errorf("nobody knows whether %s is well", name)
+		t.Errorf("%s has no health check", name)
 	}
 	for other := range box.in("depends_on") {
 		if file.at("services."+other) == nil {
-			t.Errorf("%s waits for %s, which is not there", name, other)
+			t.Errorf("%s waits for %s, which does not exist", name, other)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestDeployGrafana(t *testing.T) {
 		t.Errorf("the user of the data source may %v, want %v", user.Grants, want)
 	}
 	if got := mountOf(t, clickhouse, "clickhouse/grafana.xml"); path.Dir(got) != "/etc/clickhouse-server/users.d" {
-		t.Errorf("the user stands in %s, where the server does not look", got)
+		t.Errorf("got the user in %s, which the server does not read", got)
 	}
 	folder := documents(t, "grafana/provisioning/dashboards/parley.yaml")[0].at("providers.0.options.path")
 	if got := mountOf(t, grafana, "grafana/parley.json"); path.Dir(got) != folder || path.Ext(got) != ".json" {
@@ -117,7 +117,7 @@ func TestDeployGrafana(t *testing.T) {
 	}
 	src, err := os.ReadFile(filepath.Join(deployRoot, "grafana", "parley.json"))
 	if err != nil || !json.Valid(src) {
-		t.Errorf("the dashboard is no JSON: %v", err)
+		t.Errorf("the dashboard is not JSON: %v", err)
 	}
 }
 

@@ -50,13 +50,13 @@ func checkExpression(t *testing.T, known map[string]map[string]bool, what, expr 
 	t.Helper()
 	found := selector.FindAllStringSubmatch(expr, -1)
 	if len(found) == 0 {
-		t.Errorf("%s asks for no metric: %s", what, expr)
+		t.Errorf("%s uses no metric: %s", what, expr)
 	}
 	all := map[string]bool{}
 	for _, m := range found {
 		labels := known[m[1]]
 		if labels == nil {
-			t.Errorf("%s: there is no %s", what, m[1])
+			t.Errorf("%s: unknown metric %s", what, m[1])
 		}
 		for label := range labels {
 			all[label] = true
@@ -70,7 +70,7 @@ func checkExpression(t *testing.T, known map[string]map[string]bool, what, expr 
 	for _, g := range grouped.FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(g[1], ",") {
 			if label = strings.TrimSpace(label); !all[label] {
-				t.Errorf("%s: nothing has the label %s: %s", what, label, expr)
+				t.Errorf("%s: no metric has the label %s: %s", what, label, expr)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func TestDeployMetricsDashboard(t *testing.T) {
 			for y := range p.GridPos.H {
 				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if was := cells[cell]; was != "" || cell[0] >= 24 {
-					t.Fatalf("%s stands on %q at %v", p.Title, was, cell)
+					t.Fatalf("%s overlaps %q at %v", p.Title, was, cell)
 				}
 				cells[cell] = p.Title
 			}

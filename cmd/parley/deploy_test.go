@@ -306,7 +306,7 @@ func TestDeployKubernetes(t *testing.T) {
 	src, _ := objects["ConfigMap/parley"].in("data")[file].(string)
 	conf := loaded(t, src, env)
 	if conf.Auth.Bearer != "token" {
-		t.Error("whoever reaches a node may read and write every conversation")
+		t.Error("nodes are open without authentication")
 	}
 	checkPolicy(t, objects["NetworkPolicy/parley"], deployment)
 	if conf.Cluster.Advertise != "[fd00::7]:7946" {
@@ -386,7 +386,7 @@ func checkPolicy(t *testing.T, policy, deployment tree) {
 		from[fmt.Sprint(rule.at("ports.0.port"))] = rule["from"]
 	}
 	if _, ok := from["http"]; !ok || from["http"] != nil || from["nodes"] == nil || from["admin"] == nil || len(from) != 3 {
-		t.Errorf("who reaches what: %v", from)
+		t.Errorf("got allowed peers %v", from)
 	}
 	if d := cmp.Diff(labels, policy.at("spec.ingress.1.from.0.podSelector.matchLabels")); d != "" {
 		t.Errorf("others than nodes reach their port:\n%s", d)
@@ -438,7 +438,7 @@ func checkSelectors(t *testing.T, deployment, service, budget tree) {
 		t.Errorf("the pod has %d s to end", grace)
 	}
 	if deployment.at("spec.replicas") != 3 || budget.at("spec.maxUnavailable") != 1 || deployment.at("spec.strategy.rollingUpdate.maxUnavailable") != 0 {
-		t.Error("the numbers of nodes differ from what the page says")
+		t.Error("the numbers of nodes differ from the page")
 	}
 }
 
@@ -464,7 +464,7 @@ func TestDeployCompose(t *testing.T) {
 			t.Errorf("%s advertises %s, want %s", name, conf.Cluster.Advertise, want)
 		}
 		if conf.Auth.Bearer == "" || !strings.HasPrefix(conf.Admin.Listen, "127.0.0.1:") {
-			t.Errorf("%s asks nobody who they are: %+v, %s", name, conf.Auth, conf.Admin.Listen)
+			t.Errorf("%s has no authentication: %+v, %s", name, conf.Auth, conf.Admin.Listen)
 		}
 		namesFiles(t, conf, "/etc/parley/certs")
 		if node.at("configs.0.source") != "parley" || node.at("configs.0.target") != "/etc/parley/parley.yaml" || node.texts("volumes")[0] != "certs:/etc/parley/certs:ro" {
@@ -491,7 +491,7 @@ func TestDeployCompose(t *testing.T) {
 			t.Errorf("the bucket is not the one that is made: %+v", conf.Bucket)
 		}
 		if want := fmt.Sprintf("http://%s:%s@%s", conf.Bucket.AccessKey, conf.Bucket.SecretKey, conf.Bucket.Endpoint); services.at("bucket.environment.MC_HOST_store") != want {
-			t.Errorf("the job speaks to %v, want %s", services.at("bucket.environment.MC_HOST_store"), want)
+			t.Errorf("got endpoint %v of the job, want %s", services.at("bucket.environment.MC_HOST_store"), want)
 		}
 	}
 	for name := range services {

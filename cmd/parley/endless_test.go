@@ -127,7 +127,7 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 	}
 	t.Logf("snapshot of %d bytes", n.readThrough(t, at.ID))
 	if all := n.readPages(t, at.ID); all < endlessBytes {
-		t.Errorf("updates have %d bytes, want all %d that were said", all, endlessBytes)
+		t.Errorf("got %d bytes of updates, want %d", all, endlessBytes)
 	}
 	peak, err := n.peakRSS()
 	if err != nil {

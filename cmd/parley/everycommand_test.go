@@ -57,7 +57,7 @@ func TestEveryCommand(t *testing.T) {
 	all := leaves(b.Root())
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(b.ran))) {
 		if !slices.Contains(all, name) {
-			t.Errorf("%s is no command", name)
+			t.Errorf("%s is not a command", name)
 		}
 		all = slices.DeleteFunc(all, func(c string) bool { return c == name })
 	}

@@ -116,7 +116,7 @@ func TestHTTPAbort(t *testing.T) {
 		}
 	}
 	if len(kept) != 1 || !strings.HasPrefix(kept[0]+" ", "1 ") {
-		t.Errorf("the agent's words are %q, want those it had said", kept)
+		t.Errorf("got text %q, want the text before the abort", kept)
 	}
 	s.halt()
 	s = startStack(t, bucket, noon)
@@ -161,7 +161,7 @@ func TestHTTPAbortWhileDraining(t *testing.T) {
 	a := s.do("POST", path+"/abort")
 	s.refused(a, 503, conversation.CodeUnavailable)
 	if a.header.Get("Retry-After") == "" {
-		t.Error("there is no Retry-After")
+		t.Error("got no Retry-After")
 	}
 }
 
@@ -255,6 +255,6 @@ func TestHTTPDamagedAttachment(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if s.logs.With("level=ERROR", "ref=err_", string(ids[1])) == "" {
-		t.Error("the log does not tell of the large one")
+		t.Error("the log lacks the large attachment")
 	}
 }

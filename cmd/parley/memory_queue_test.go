@@ -114,7 +114,7 @@ func readFat(t *testing.T, at string, messages int) {
 			}
 			for i := range messages {
 				if n := stands[i]; n != 1 {
-					t.Errorf("message %d stands %d times in a snapshot", i, n)
+					t.Errorf("got message %d %d times in a snapshot, want once", i, n)
 				}
 			}
 		})

@@ -223,6 +223,6 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), b.String()); d != "" {
-		t.Errorf("what people are told (-want +got), anew with -rewrite:\n%s", d)
+		t.Errorf("output (-want +got), update with -rewrite:\n%s", d)
 	}
 }

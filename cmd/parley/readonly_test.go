@@ -191,7 +191,7 @@ func TestCommandsThatReadNextToAServer(t *testing.T) {
 					code, out, errOut := program.Output(t, args...)
 					absent := slices.Contains(args, "no/such/key")
 					if (code == 0) == absent || strings.Contains(errOut, "in use") {
-						t.Errorf("%q next to a node: got exit %d, %q, %q; want what a folder at rest gives", args, code, out, errOut)
+						t.Errorf("%q next to a node: got exit %d, %q, %q; want the output for a closed folder", args, code, out, errOut)
 					}
 				}
 			}

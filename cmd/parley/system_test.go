@@ -62,7 +62,7 @@ func TestKillInMidTool(t *testing.T) {
 		case conversation.ChunkToolOutputError:
 			unknown++
 			if !strings.Contains(*c.ErrorText, "unknown") {
-				t.Errorf("the interrupted call says %q", *c.ErrorText)
+				t.Errorf("got error %q of the interrupted call", *c.ErrorText)
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func TestOutputFitsIntoWindow(t *testing.T) {
 			limit, err := strconv.Atoi(found[1])
 			prompt := len(strings.ReplaceAll(got.body, probeKey, "")) / 3
 			if err != nil || limit < 20_000 || limit+prompt > window {
-				t.Errorf("%s, level %q: got a limit of %s beside %d, %v, want both within %d", api, level, found[1], prompt, err, window)
+				t.Errorf("%s, level %q: got a limit of %s with a prompt of %d, %v, want both within %d", api, level, found[1], prompt, err, window)
 			}
 		}
 	}

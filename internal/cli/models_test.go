@@ -16,7 +16,7 @@ func TestCatalogIsSpoken(t *testing.T) {
 	}
 	for _, m := range reg.Models() {
 		if !reg.Speaks(m.API) {
-			t.Errorf("%s: nobody speaks %s", m.Spec(), m.API)
+			t.Errorf("%s: format %s is not supported", m.Spec(), m.API)
 		}
 	}
 	mute := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
@@ -77,7 +77,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 			t.Errorf("%v, %s: got %q, %v; want %q", tt.env, tt.spec, got, err, tt.want)
 		}
 		if err == nil && !reg.Speaks(m.API) {
-			t.Errorf("%s: nobody speaks %s", tt.spec, m.API)
+			t.Errorf("%s: format %s is not supported", tt.spec, m.API)
 		}
 	}
 	reg, err := (&Program{}).NewProviders(0, func(name string) string { return map[string]string{"OPENAI_BASE_URL": "http://own"}[name] }, nil)
@@ -85,7 +85,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := reg.Resolve("openai/gpt-5"); err != nil || m.ContextWindow != 400_000 || m.Cost.Input != 1.25 {
-		t.Errorf("a server of one's own has models that nobody knows: %+v, %v", m, err)
+		t.Errorf("got %+v, %v for an unlisted model of a registered server", m, err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestProtocolsAreSpoken(t *testing.T) {
 	}
 	for _, api := range protocols() {
 		if !reg.Speaks(api) && api != providers.APIEdgeAIBinding {
-			t.Errorf("nobody speaks %s", api)
+			t.Errorf("format %s is not supported", api)
 		}
 	}
 }

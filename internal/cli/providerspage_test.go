@@ -60,7 +60,7 @@ func TestProvidersPage(t *testing.T) {
 	}
 	for _, api := range protocols() {
 		if !strings.Contains(page, "\n- `"+api+"`: ") {
-			t.Errorf("the page does not say what %s cannot do", api)
+			t.Errorf("the page lacks the limits of %s", api)
 		}
 	}
 	if *rewrite {

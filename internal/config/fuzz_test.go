@@ -221,7 +221,7 @@ func TestMountsAreTheHandlers(t *testing.T) {
 		_, handler := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: mount, Agent: "a"}}, nil)
 		_, file := config.Parse("x.yaml", []byte("agents: {a: {model: demo/parrot, mounts: ["+yamlQuote(mount)+"]}}\n"), options())
 		if (handler == nil) != (file == nil) {
-			t.Errorf("mount %q: the handler says %v, the file %v", mount, handler, file)
+			t.Errorf("mount %q: got %v from the handler, %v from the file", mount, handler, file)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (r *reader) metadata(dst *map[string]any) func(value) {
 			d := json.NewDecoder(bytes.NewReader(raw))
 			d.UseNumber() // keeps large numbers exact
 			if err := d.Decode(&src); err != nil {
-				panic("config: JSON written here is none: " + err.Error())
+				panic("config: invalid JSON: " + err.Error())
 			}
 			if *dst == nil {
 				*dst = map[string]any{}

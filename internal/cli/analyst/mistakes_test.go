@@ -64,7 +64,7 @@ func TestReplayMistakesSayWhatToDo(t *testing.T) {
 	}
 	for dir, want := range map[string]int{"empty": 0, "other": 1} {
 		if files, err := os.ReadDir(dir); err != nil || len(files) != want {
-			t.Errorf("%s holds %v, %v: it is nobody's data folder and must stay as it is", dir, files, err)
+			t.Errorf("got %s with %v, %v; want a folder without data unchanged", dir, files, err)
 		}
 	}
 	if err := n.End(syscall.SIGTERM); err != nil {

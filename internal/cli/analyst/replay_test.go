@@ -156,17 +156,17 @@ func TestReplayMakesTheSameEvents(t *testing.T) {
 	data, last := talked(t)
 	want := projected(t, data)
 	if len(want) < 50 {
-		t.Fatalf("the logs say %d events", len(want))
+		t.Fatalf("got %d events in the logs", len(want))
 	}
 	if d := cmp.Diff(want, sentEvents(t, data, len(want))); d != "" {
-		t.Errorf("what was sent is not what the logs say (-logs +sent):\n%s", d)
+		t.Errorf("sent events differ from the logs (-logs +sent):\n%s", d)
 	}
 	code, out, errOut := program.Output(t, "events", "replay", "--data", data, "--to", "stdout")
 	if d := cmp.Diff(want, durable(t, []byte(out), 0)); code != 0 || d != "" {
-		t.Errorf("exit %d, %s\nreplay is not what the logs say (-logs +replay):\n%s", code, errOut, d)
+		t.Errorf("exit %d, %s\nreplayed events differ from the logs (-logs +replay):\n%s", code, errOut, d)
 	}
 	if said := fmt.Sprintf("%d events stored, of 4 conversations", len(want)); !strings.Contains(errOut, said) {
-		t.Errorf("says %q, want %q", errOut, said)
+		t.Errorf("got output %q, want %q", errOut, said)
 	}
 	code, out, errOut = program.Output(t, "events", "replay", "--data", data, "--dry-run", "--agent", "nobody")
 	if code != 0 || out != "" || !strings.Contains(errOut, "0 events counted, of 0 conversations") {
@@ -263,7 +263,7 @@ func TestReplayOfADamagedLog(t *testing.T) {
 	key := conversation.Address{Agent: "assistant", ID: "c1"}.Key()
 	clitest.OnFolder(t, data, func(b storage.Bucket) {
 		if len(clitest.Keys(t, b, storage.FolderOf(key)+"seg/")) == 0 {
-			t.Error("there is no segment")
+			t.Error("got no segment")
 		}
 		for _, k := range clitest.Keys(t, b, storage.FolderOf(key)) {
 			if err := b.Put(t.Context(), k, storage.Bytes([]byte("damage"))); err != nil {

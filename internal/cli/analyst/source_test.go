@@ -108,7 +108,7 @@ func TestStatsAndTraceOfAFile(t *testing.T) {
 		t.Errorf("exit %d (-want +got):\n%s", code, d)
 	}
 	if !strings.Contains(errOut, "1 line of file "+path+" skipped") {
-		t.Errorf("says %q", errOut)
+		t.Errorf("got output %q", errOut)
 	}
 	code, out, _ = program.Output(t, "trace", "sub_1", "--file", path)
 	if d := cmp.Diff("parley trace: file "+path+", 2026-11-01 10:00:00 UTC\n"+wantTrace, out); code != 0 || d != "" {

@@ -118,7 +118,7 @@ func TestSendSaysWhatItWaitsFor(t *testing.T) {
 	})
 	ended := make(chan int, 1)
 	go func() { ended <- program.Run(t.Context(), []string{"send", n.Base + "/x", "help"}, &out, errOut) }()
-	waiting.For(t, said, "what is said")
+	waiting.For(t, said, "the notice")
 	program.Output(t, "abort", n.Base+"/x")
 	if code := <-ended; code != cli.ExitAborted || strings.Contains(out.String(), "assistant:") || !strings.Contains(out.String(), "[aborted]") {
 		t.Errorf("exit %d, %q", code, out.String())
@@ -237,7 +237,7 @@ func TestTailSaysThatNobodyAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	said := clitest.WriterFunc(func(p []byte) (int, error) {
 		if !strings.Contains(string(p), "is the server running?") {
-			t.Errorf("said %q", p)
+			t.Errorf("got output %q", p)
 		}
 		cancel()
 		return len(p), nil

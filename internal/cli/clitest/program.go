@@ -66,7 +66,7 @@ func (p *Program) Output(t *testing.T, args ...string) (code int, stdout, stderr
 	var out, errOut bytes.Buffer
 	code = p.Run(ctx, args, &out, &errOut)
 	if ctx.Err() != nil {
-		t.Fatalf("%v goes on and on: %s%s", args, out.String(), errOut.String())
+		t.Fatalf("%v did not end: %s%s", args, out.String(), errOut.String())
 	}
 	return code, out.String(), errOut.String()
 }

@@ -132,7 +132,7 @@ func TestClusterStatus(t *testing.T) {
 		}
 	}
 	if strings.Count(out, "not seen") != 1 {
-		t.Errorf("the silent one is not told apart:\n%s", out)
+		t.Errorf("the silent member is not marked:\n%s", out)
 	}
 	code, out, errOut = program.Output(t, "cluster", "status", "--config", tb.file, "--json")
 	r := clitest.Into[ClusterReport](t, out)
@@ -228,7 +228,7 @@ func TestClusterDrain(t *testing.T) {
 			return v.Members[2].Draining
 		}
 		if !draining() {
-			t.Error("the row does not say so")
+			t.Error("the row is not marked")
 		}
 		code, out, errOut = program.Output(t, "cluster", "drain", name, "--json", "--config", tb.file)
 		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != 0 || lines[len(lines)-1] != `{"member":"01BBBBBBBBBB3","node":"10.0.0.3:7946","state":"drained","active":0}` {

@@ -38,7 +38,7 @@ func wantSaid(t *testing.T, code int, out string, want int, words ...string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(out, w) {
-			t.Errorf("it does not say %q:\n%s", w, out)
+			t.Errorf("got no %q in the output:\n%s", w, out)
 		}
 	}
 }

@@ -85,12 +85,12 @@ func (im *importing) here(ctx context.Context, at conversation.Address) (*presen
 	p := &present{end: storage.Start(), uid: conversation.UID("inst_" + ulid.Make().String()), at: conversation.TimeOf(time.Now())}
 	for b, err := range im.logs.Batches(ctx, at.Key(), storage.Start()) {
 		if err != nil {
-			return nil, fmt.Errorf("read what is here: %w", err)
+			return nil, fmt.Errorf("read the stored conversation: %w", err)
 		}
 		if len(p.lines) == 0 && len(b.Lines) > 0 {
 			records, err := conversation.DecodeRecords(b.Lines)
 			if err != nil {
-				return nil, fmt.Errorf("read what is here: %w", err)
+				return nil, fmt.Errorf("read the stored conversation: %w", err)
 			}
 			if created, ok := records[0].(*conversation.ConversationCreated); ok {
 				p.uid, p.at = created.UID, created.At
@@ -230,7 +230,7 @@ func (o *oldServer) get(ctx context.Context, raw string, to io.Writer) (a answer
 	defer res.Body.Close() //nolint:errcheck // read to its end, or the read error is returned
 	if res.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return a, fmt.Errorf("the old server answers %d: %s", res.StatusCode, strings.TrimSpace(string(said)))
+		return a, fmt.Errorf("the old server responded %d: %s", res.StatusCode, strings.TrimSpace(string(said)))
 	}
 	a.next, a.upToDate = res.Header.Get("Stream-Next-Offset"), res.Header.Get("Stream-Up-To-Date") == "true"
 	a.bytes, err = io.Copy(to, io.LimitReader(res.Body, maxShownBytes+1))

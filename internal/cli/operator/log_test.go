@@ -248,7 +248,7 @@ func TestLogCut(t *testing.T) {
 	}
 	code, out, errOut := program.Output(t, append([]string{"log", "repair", "--data", data, "--write"}, of...)...)
 	if code != 0 || !strings.Contains(out, "still quarantined") {
-		t.Errorf("repair of what is whole: exit %d\n%s%s", code, out, errOut)
+		t.Errorf("repair of an intact log: exit %d\n%s%s", code, out, errOut)
 	}
 	aside("--release")
 	if code, out, errOut := program.Output(t, "log", "verify", "--data", data); code != 0 {

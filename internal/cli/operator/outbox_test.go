@@ -104,7 +104,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	await := func(old string) {
 		for deadline := time.Now().Add(clitest.Timeout); len(keys()) < 2 || slices.Contains(keys(), old); <-time.After(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("dead letters: %q; the receiver says %v\n%s", keys(), r.fail, n.Logs.With("post"))
+				t.Fatalf("got dead letters %q and receiver error %v\n%s", keys(), r.fail, n.Logs.With("post"))
 			}
 		}
 	}
@@ -123,12 +123,12 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 			t.Errorf("the list lacks %q:\n%s", want, list)
 		}
 	}
-	waiting.Until(t, "the line of what was given up", func() bool { return n.Logs.With("dead letter stored", "agent=echo id=a", "batch=") != "" })
+	waiting.Until(t, "the log line of the dead letter", func() bool { return n.Logs.With("dead letter stored", "agent=echo id=a", "batch=") != "" })
 	if leak := n.Logs.With("secret-path"); leak != "" || strings.Contains(list, "secret-path") {
 		t.Errorf("the log has %q", leak)
 	}
 	if out := run(0, "log", "verify"); !strings.Contains(out, "resend or drop it with parley outbox") {
-		t.Errorf("verify says\n%s", out)
+		t.Errorf("verify prints\n%s", out)
 	}
 	letters := clitest.Into[storage.DeadLetter](t, strings.SplitN(run(0, "outbox", "list", "--json", "--agent", "echo", "--id", "b/c"), "\n", 2)[0])
 	server := "http://" + strings.Split(strings.TrimPrefix(n.Base, "http://"), "/")[0]
@@ -137,7 +137,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	await(old)
 	r.takes()
 	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != "resent "+string(letters.Post)+"\n" {
-		t.Errorf("resend says %q", out)
+		t.Errorf("resend prints %q", out)
 	}
 	waiting.For(t, r.came, "a post")
 	r.mu.Lock()
@@ -146,10 +146,10 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	}
 	r.mu.Unlock()
 	if out := run(1, "outbox", "drop", string(letters.Post)); !strings.Contains(out, "has no dead letter") {
-		t.Errorf("drop of what was sent again says %q", out)
+		t.Errorf("drop of a resent post prints %q", out)
 	}
 	if out := run(0, "outbox", "drop", "--all") + run(0, "outbox", "drop", "--all"); !strings.HasPrefix(out, "dropped post_") || !strings.HasSuffix(out, "\n0 dead letters\n") || len(keys()) != 0 {
-		t.Errorf("drop says %q, %q are left", out, keys())
+		t.Errorf("drop prints %q, %q are left", out, keys())
 	}
 	for _, wrong := range wrongOutbox(server) {
 		run(1, wrong...)

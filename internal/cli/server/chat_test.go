@@ -40,7 +40,7 @@ func TestChatAtATerminal(t *testing.T) {
 	s.Shows("aborting; Ctrl-C again leaves")
 	s.Shows("[The submission was aborted.]")
 	if more := s.Shows("> "); strings.Contains(more, "[aborted]") {
-		t.Errorf("the end is told twice: %q", more)
+		t.Errorf("the end is printed twice: %q", more)
 	}
 	s.Types("\x04")
 	s.Ends()
@@ -49,7 +49,7 @@ func TestChatAtATerminal(t *testing.T) {
 	s.Shows("user: hello")
 	s.Shows("user: long 10000")
 	if before := s.Shows("> "); strings.Contains(before, "[completed]") || strings.Contains(before, "[aborted]") {
-		t.Errorf("what was said before ends with %q", before)
+		t.Errorf("the printed history ends with %q", before)
 	}
 	s.Types("think\r")
 	if dimmed := s.Shows("thinking: "); strings.Contains(dimmed, "\x1b[2m") {

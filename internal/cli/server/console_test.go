@@ -191,7 +191,7 @@ func TestConsoleTellsMistakes(t *testing.T) {
 	replace(t, file, string(good)+"nonsense: 1\n")
 	s := until("the mistake", func(s console.Server) bool { return len(s.Problems) > 0 })
 	if p := s.Problems[0]; s.File != file || p.Line == 0 || !strings.Contains(p.Text, "nonsense") {
-		t.Errorf("told %+v of %s", p, s.File)
+		t.Errorf("got problem %+v of %s", p, s.File)
 	}
 	replace(t, file, string(good))
 	until("no mistake", func(s console.Server) bool { return s.File == file && len(s.Problems) == 0 })
@@ -220,7 +220,7 @@ func TestDevTellsPrompts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := n.events.options.Prompts; got != tt.want {
-				t.Errorf("it tells them: %t", got)
+				t.Errorf("got prompts in events: %t", got)
 			}
 			if err := n.close(); err != nil {
 				t.Error(err)

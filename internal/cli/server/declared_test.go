@@ -400,7 +400,7 @@ func TestDeclaredChannelsAreShown(t *testing.T) {
 	serveBanner(&out, "parley serve", conf, thisMachine, false)
 	for _, c := range all {
 		if !n.handler.IsWebhook(httptest.NewRequest(http.MethodPost, webhookPath(c), nil)) {
-			t.Errorf("%s is no webhook", webhookPath(c))
+			t.Errorf("%s is not a webhook", webhookPath(c))
 		}
 		if line := fmt.Sprintf("  http://127.0.0.1:0%s  webhooks of %s, agent \"echo\"\n", webhookPath(c), c.Kind); !strings.Contains(out.String(), line) {
 			t.Errorf("%q is not in\n%s", line, &out)

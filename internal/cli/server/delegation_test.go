@@ -145,7 +145,7 @@ func TestServeCompacts(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("nobody was asked for a summary: %+v", callsOf(model))
+			t.Fatalf("got no summary call: %+v", callsOf(model))
 		}
 	}
 }

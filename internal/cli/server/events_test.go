@@ -106,7 +106,7 @@ func TestServeBeforeItsDatabase(t *testing.T) {
 	at := n.URL(t, "a")
 	r := clitest.Admitted(t, at, "k", "hello")
 	clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
-	waiting.Until(t, "the log to tell of it", func() bool { return n.Logs.With("clickhouse unavailable") != "" })
+	waiting.Until(t, "the warning in the log", func() bool { return n.Logs.With("clickhouse unavailable") != "" })
 	g.open.Store(true)
 	wait := time.NewTicker(50 * time.Millisecond)
 	defer wait.Stop()
@@ -207,7 +207,7 @@ func TestLateDatabase(t *testing.T) {
 	late := newLateDatabase(reader, nil, slog.New(slog.DiscardHandler))
 	var denied *clickhouse.DeniedError
 	if err := late.Write(t.Context(), clitest.Events(t)); !errors.As(err, &denied) {
-		t.Errorf("who may only read: %v", err)
+		t.Errorf("read-only user: %v", err)
 	}
 	if err := late.close(); err != nil {
 		t.Error(err)

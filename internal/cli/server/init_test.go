@@ -48,7 +48,7 @@ func TestInitWritesAFirstAgent(t *testing.T) {
 	}
 	if released("v1.2.3") != "v1.2.3" || released("devel") != "" || released("v0.0.0-20261124101112-abcdefabcdef+dirty") != "" ||
 		released("v1.2.3-4-gabcdef0") != "" || released("v1.2.3-dirty") != "" || released("v1.2.3-rc.1") != "v1.2.3-rc.1" {
-		t.Error("what go.mod requires")
+		t.Error("go.mod lacks the requirement")
 	}
 }
 

@@ -182,10 +182,10 @@ func TestBanner(t *testing.T) {
 	}
 	for _, path := range []string{"/tmp/go-build12/b001/exe/parley", "/cache/ed/" + strings.Repeat("e0", 32) + "-d/parley"} {
 		if got := invocation(&cli.Program{}, []string{path}); got != "go run ./cmd/parley" {
-			t.Errorf("called by go run, the program tells %q", got)
+			t.Errorf("with go run, got %q", got)
 		}
 	}
 	if got := invocation(&cli.Program{}, []string{"bin/parley"}); got != "bin/parley" {
-		t.Errorf("called as bin/parley, the program tells %q", got)
+		t.Errorf("as bin/parley, got %q", got)
 	}
 }

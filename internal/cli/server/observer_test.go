@@ -116,7 +116,7 @@ func TestServeAdminWhileStarting(t *testing.T) {
 	}
 	close(answer)
 	if banner := <-up; !strings.Contains(banner, "Health and metrics: http://"+at+"/") {
-		t.Errorf("the banner does not say where:\n%s", banner)
+		t.Errorf("the banner lacks the address:\n%s", banner)
 	}
 	if code, text := fetch(t, "http://"+at+"/readyz"); code != 200 {
 		t.Errorf("/readyz answers %d %q", code, text)

@@ -116,7 +116,7 @@ func TestOpeningEndsTheProcess(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusLocked {
-			t.Errorf("%s of what is quarantined: status %d", name, resp.StatusCode)
+			t.Errorf("%s of a quarantined conversation: status %d", name, resp.StatusCode)
 		}
 	}
 	aside := func(want string, args ...string) {

@@ -191,7 +191,7 @@ func TestReloadOfAMissingFile(t *testing.T) {
 			synctest.Wait()
 		}
 		if got := strings.Count(w.logs.String(), "configuration rejected"); got != 2 {
-			t.Errorf("said %d times: %s", got, w.logs.String())
+			t.Errorf("got %d log lines, want 2: %s", got, w.logs.String())
 		}
 		stop()
 		if err := <-ended; err != nil || fmt.Sprint(w.stopped) != "[first]" {
@@ -268,7 +268,7 @@ func TestSwapKeepsRequests(t *testing.T) {
 		s.ServeHTTP(out, httptest.NewRequest(http.MethodGet, "/", nil))
 		select {
 		case <-left:
-			t.Error("nobody is left, although one is")
+			t.Error("the handler reports no open request, although one is open")
 		default:
 		}
 		leave()

@@ -156,7 +156,7 @@ func TestDeletedFolderEndsTheNode(t *testing.T) {
 	if resp, err := http.Post(at.String(), clitest.JSONType, strings.NewReader(clitest.Hello)); err == nil {
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusAccepted {
-			t.Error("a message was acknowledged that nobody will find")
+			t.Error("a message was acknowledged after the folder was deleted")
 		}
 	}
 	err := n.Wait()

@@ -167,7 +167,7 @@ func TestRunNamesTheAgentsOfTheProgram(t *testing.T) {
 		t.Errorf("exit %d, %q, %q", code, out, bad)
 	}
 	if _, _, bad := program.Output(t, "run", "desc", "-m", "hello"); !strings.Contains(bad, "read desc: file does not exist") {
-		t.Errorf("a program without agents says %q", bad)
+		t.Errorf("a program without agents prints %q", bad)
 	}
 }
 

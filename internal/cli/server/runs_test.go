@@ -90,7 +90,7 @@ func TestWorkflowsOfAProgram(t *testing.T) {
 				one, other := ask("GET", line+at+query, "", token), ask("GET", line+none+query, "", token)
 				want(one, http.StatusUnauthorized, "")
 				if one.Body.String() != other.Body.String() || one.Code != other.Code {
-					t.Errorf("%s tells whether it is there: %s, %s", at, one.Body, other.Body)
+					t.Errorf("%s reveals whether the run exists: %s, %s", at, one.Body, other.Body)
 				}
 			}
 		}

@@ -149,7 +149,7 @@ agents:
 	for line := range strings.Lines(out + errOut) {
 		var record struct{ Level, Msg, Line string }
 		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level == "" || record.Msg == "" {
-			t.Errorf("got a line that is no JSON record of a log, %v: %s", err, line)
+			t.Errorf("got a line that is not a JSON log record, %v: %s", err, line)
 		}
 		if record.Line != "" {
 			banner = append(banner, record.Line)
@@ -269,7 +269,7 @@ func TestServeOverAnEndpoint(t *testing.T) {
 	// A second node on the folder is rejected with its own exit code.
 	code, _, errOut := program.Output(t, "serve", "--config", file)
 	if code != cli.ExitRefused || !strings.Contains(errOut, "serves this bucket: stop it") || !strings.Contains(errOut, `bucket "parley"`) {
-		t.Errorf("exit %d, %q; want %d and what to do", code, errOut, cli.ExitRefused)
+		t.Errorf("exit %d, %q; want %d and the remedy", code, errOut, cli.ExitRefused)
 	}
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.Logs)

@@ -78,7 +78,7 @@ func TestUnspokenModelsKeepNobody(t *testing.T) {
 	}
 	conf.Agents[0].Agent.Fallbacks = []string{"nobody/m"}
 	if err := CheckAgents(&cli.Program{}, "p.yaml", conf); err == nil {
-		t.Error("a provider that nobody knows is none that fails later")
+		t.Error("got no error for an unknown provider")
 	}
 }
 

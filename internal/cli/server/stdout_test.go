@@ -79,6 +79,6 @@ func TestServeWithoutItsCollector(t *testing.T) {
 		t.Errorf("SIGTERM: %v\n%s", err, n.Logs)
 	}
 	if logs := n.Logs.String(); !strings.Contains(logs, "flush of traces and metrics failed") {
-		t.Errorf("the log says nothing of what was not sent:\n%s", logs)
+		t.Errorf("the log does not report the failed flush:\n%s", logs)
 	}
 }

@@ -231,7 +231,7 @@ func (c *cut) ends(t *testing.T, n *clitest.Node, model *fakemodel.Model) {
 		parts = append(parts, text)
 	}
 	if n := len(parts) - 1; !cmp.Equal(c.left, parts[:n]) || !strings.HasPrefix(parts[n], "text You said: <advisory>") {
-		t.Errorf("the reply is %q, want %q and the answer to what the model is told of it", parts, c.left)
+		t.Errorf("the reply is %q, want %q and the model's answer to the outcome", parts, c.left)
 	}
 	const again = "tokens=2"
 	receipt := c.send(t, n, again)
