@@ -391,7 +391,7 @@ func TestEveryPackageHasARow(t *testing.T) {
 	}
 }
 
-func TestImportsAreWhatTheTableSays(t *testing.T) {
+func TestImportsMatchTable(t *testing.T) {
 	own, foreign := map[string][]string{}, map[string][]string{}
 	for _, f := range goFiles(t) {
 		if f.test {
@@ -508,8 +508,8 @@ func neverArrows() []arrow {
 	}
 }
 
-// TestRoomsKeepApart checks the transitive imports.
-func TestRoomsKeepApart(t *testing.T) {
+// TestRuntimePackagesAreIndependent checks the transitive imports.
+func TestRuntimePackagesAreIndependent(t *testing.T) {
 	for _, a := range neverArrows() {
 		reached := reachedFrom(t, a.from)
 		if len(reached) == 0 && a.from != "actors/internal/series" {
@@ -543,9 +543,9 @@ func reachedFrom(t *testing.T, from string) map[string]bool {
 	return reached
 }
 
-// TestTheShellStaysThin bounds the fields of the two types in which all packages of the runtime meet.
+// TestShellFieldsAreBounded bounds the fields of the two types in which all packages of the runtime meet.
 // Their fields must be objects with behaviour; the fields of a struct that only groups them count too.
-func TestTheShellStaysThin(t *testing.T) {
+func TestShellFieldsAreBounded(t *testing.T) {
 	const most = 15
 	found := 0
 	for _, f := range goFiles(t) {
@@ -578,7 +578,7 @@ func TestTheShellStaysThin(t *testing.T) {
 }
 
 // Packages that measure, break or replace parts of the product in tests are not part of the program.
-func TestParleyIsTheProductAlone(t *testing.T) {
+func TestParleyExcludesTestPackages(t *testing.T) {
 	foreign := list("cmd/parley-bench", "internal/fakemodel", "internal/proc", "internal/s3front")
 	for _, r := range packages() {
 		if r.role == suite {

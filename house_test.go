@@ -106,9 +106,9 @@ func TestPackageNames(t *testing.T) {
 	}
 }
 
-// TestNoPlaceIsNamed rejects texts that are only true on one machine: hosts of registries, and
+// TestNoMachineSpecificText rejects texts that are only true on one machine: hosts of registries, and
 // folders.
-func TestNoPlaceIsNamed(t *testing.T) {
+func TestNoMachineSpecificText(t *testing.T) {
 	// The words are concatenated so that this file does not contain them.
 	words := list(
 		"proxy."+"golang.org", "sum."+"golang.org", "registry."+"npmjs", "npmjs."+"com", "pypi."+"org",
@@ -341,8 +341,8 @@ func TestPagesAreWrapped(t *testing.T) {
 	}
 }
 
-// TestLinksLead checks the relative links of the pages, outside of code.
-func TestLinksLead(t *testing.T) {
+// TestLinksResolve checks the relative links of the pages, outside of code.
+func TestLinksResolve(t *testing.T) {
 	code := regexp.MustCompile("(?s)```.*?```")
 	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 	for _, name := range allFiles(t) {
@@ -365,9 +365,9 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
-// TestOneWordForOneThing rejects names in declarations that were ambiguous or synonyms of a term in
+// TestGlossaryNames rejects names in declarations that were ambiguous or synonyms of a term in
 // the glossary.
-func TestOneWordForOneThing(t *testing.T) {
+func TestGlossaryNames(t *testing.T) {
 	for _, rule := range []struct{ below, word, say string }{
 		{"", `^[tT]ell|^told$`, "what it does: send, emit, report, log"},
 		{"actors/internal/machine", `^runs?$|^(find|ripe|end|continue|cancel|park|compact)Runs?$|^run(Of|For|At)$`, "work, or the attempt, turn or call that it is"},

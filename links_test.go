@@ -11,8 +11,8 @@ import (
 // link matches a reference in a comment: a name or the member of a type, here or in a package.
 var link = regexp.MustCompile(`\[\*?((?:[a-z][a-z0-9]*\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\]`)
 
-// TestDocLinksLead checks that references in comments resolve.
-func TestDocLinksLead(t *testing.T) {
+// TestDocLinksResolve checks that references in comments resolve.
+func TestDocLinksResolve(t *testing.T) {
 	declared := map[string]map[string]bool{} // by folder
 	for _, f := range goFiles(t) {
 		if declared[f.dir] == nil {

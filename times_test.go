@@ -51,7 +51,7 @@ func (c clone) at(name string) time.Time {
 
 // In every clone the same content has the same modification time, different contents have different
 // ones, and uncommitted files keep theirs.
-func TestTimesSayTheContent(t *testing.T) {
+func TestTimesFollowContent(t *testing.T) {
 	script, err := os.ReadFile("scripts/times.sh")
 	if err != nil {
 		t.Fatal(err)

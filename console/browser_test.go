@@ -66,7 +66,7 @@ func node(t *testing.T, env []string, args ...string) ([]byte, error) {
 }
 
 // The build is reproducible: the sources produce the embedded bytes.
-func TestBuildComesOut(t *testing.T) {
+func TestBuildIsReproducible(t *testing.T) {
 	needModules(t)
 	sources(t) // The result depends on them.
 	dir := t.TempDir()

@@ -50,7 +50,7 @@ func sources(t *testing.T) string {
 }
 
 // The embedded build was made from the current sources.
-func TestBuildIsOfItsSources(t *testing.T) {
+func TestBuildIsCurrent(t *testing.T) {
 	built, err := os.ReadFile("dist/sources.sha256")
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func asset(t *testing.T) string {
 }
 
 // All other paths are passed to the next handler.
-func TestPageTakesItsOwnPathsAlone(t *testing.T) {
+func TestPageServesOnlyItsPaths(t *testing.T) {
 	script := asset(t)
 	for _, tt := range []struct {
 		method, path string
@@ -223,7 +223,7 @@ func TestPageIsCached(t *testing.T) {
 }
 
 // Pages of other origins get no response, whatever CORS allows them elsewhere.
-func TestAPIAnswersThePageAlone(t *testing.T) {
+func TestAPIRejectsOtherOrigins(t *testing.T) {
 	h := console.API(next, map[string]console.Endpoint{
 		"a":   func(*http.Request) (any, error) { return map[string]int{"n": 1}, nil },
 		"bad": func(*http.Request) (any, error) { return nil, errors.New("why") },

@@ -219,7 +219,7 @@ func TestHTTPDownload(t *testing.T) {
 }
 
 // Bytes that do not match their digest never arrive as a complete response.
-func TestHTTPDamagedAttachment(t *testing.T) {
+func TestHTTPCorruptAttachment(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"

@@ -133,7 +133,7 @@ func (s *stack) leavesNothing(t *testing.T, id string, list []attempt) {
 }
 
 // All rejected requests without a conversation store nothing but the format stamp.
-func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
+func TestHTTPRejectionsCreateNoConversation(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
 	const id, agent = "new", "/strict"
@@ -169,7 +169,7 @@ func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
 }
 
 // The requests do not change an existing conversation either, on a node that has not written it.
-func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
+func TestHTTPRejectionsKeepConversation(t *testing.T) {
 	bucket := newBucket(t)
 	const id, agent, path = "kept", "/strict", "/strict/ID"
 	first := startStack(t, bucket, noon)

@@ -341,7 +341,7 @@ func TestHTTPEventStreamEqualsSnapshot(t *testing.T) {
 	}
 }
 
-func TestHTTPLongPollWakes(t *testing.T) {
+func TestHTTPLongPollResumes(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, clitest.Hello))
@@ -399,7 +399,7 @@ func TestHTTPDrain(t *testing.T) {
 	}
 }
 
-func TestHTTPDamagedLog(t *testing.T) {
+func TestHTTPCorruptLog(t *testing.T) {
 	bucket := newBucket(t)
 	const path = "/assistant/c"
 	s := startStack(t, bucket, noon)

@@ -48,7 +48,7 @@ func deafReaders(t *testing.T, n int, host, path string) {
 }
 
 // Many clients request one long message, over event streams and as snapshots, and do not read it.
-func TestMemoryOfDeafReaders(t *testing.T) {
+func TestMemoryOfStalledReaders(t *testing.T) {
 	lean(t)
 	const size, readers, most = 4_000_000, 60, 100 << 20
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

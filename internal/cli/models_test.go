@@ -9,7 +9,7 @@ import (
 )
 
 // Every model of the catalog uses a format that the program implements.
-func TestCatalogIsSpoken(t *testing.T) {
+func TestCatalogFormatsAreSupported(t *testing.T) {
 	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 }
 
 // Every protocol that a provider may name can be called, except those that only some platforms have.
-func TestProtocolsAreSpoken(t *testing.T) {
+func TestProtocolsAreSupported(t *testing.T) {
 	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func lookRun(p *Program, args ...string) (code int, out string) {
 }
 
 // Texts of the library are replaced, and each names a remedy.
-func TestWordsAreOurs(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"bogus":                          `parley has no command "bogus"; it has completion, log, run, version`,
 		"lgo":                            "(did you mean log?)",

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestBuildSaysWhereItComesFrom(t *testing.T) {
+func TestBuildOrigin(t *testing.T) {
 	settings := []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-11-25T23:30:00+02:00"}, {Key: "vcs.modified", Value: "true"},
 	}

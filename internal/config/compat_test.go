@@ -62,7 +62,7 @@ func TestCompatNamesSchemas(t *testing.T) {
 }
 
 // A configuration can set everything that the catalog sets for a server.
-func TestCompatTakesWhatTheCatalogSays(t *testing.T) {
+func TestCompatCoversCatalog(t *testing.T) {
 	seen := map[providers.Compat]bool{}
 	for _, p := range catalog.Builtin() {
 		for _, m := range p.Models() {

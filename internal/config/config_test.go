@@ -147,8 +147,8 @@ func compare(t *testing.T, golden, got string) {
 	}
 }
 
-// TestEveryMistakeIsWhole checks the form of all mistakes of the test files.
-func TestEveryMistakeIsWhole(t *testing.T) {
+// TestMistakesAreComplete checks the form of all mistakes of the test files.
+func TestMistakesAreComplete(t *testing.T) {
 	seen := 0
 	for _, folder := range []string{"server", "run"} {
 		for _, name := range files(t, folder) {

@@ -144,9 +144,9 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// TestKeysAreThoseThatAreRead: the example of each key at the top is read without a mistake about a key, so that the list
+// TestKeysMatchReader: the example of each key at the top is read without a mistake about a key, so that the list
 // of keys is of the reader that reads files.
-func TestKeysAreThoseThatAreRead(t *testing.T) {
+func TestKeysMatchReader(t *testing.T) {
 	keys := allKeys()
 	if len(keys) < 200 {
 		t.Errorf("got %d keys, want 200 or more", len(keys))

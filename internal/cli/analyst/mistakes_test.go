@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/clickhousetest"
 )
 
-func TestReplayMistakesSayWhatToDo(t *testing.T) {
+func TestReplayMistakesNameRemedy(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, dir := range []string{"empty", "other"} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -115,7 +115,7 @@ func TestFilesWithoutEvents(t *testing.T) {
 
 // For a server that is down, speaks another protocol or has no tables, the remedy precedes the
 // driver's error.
-func TestDatabaseMistakesSayWhatToDo(t *testing.T) {
+func TestDatabaseMistakesNameRemedy(t *testing.T) {
 	server := clickhousetest.Start(t)
 	dir := t.TempDir()
 	configured := func(name, clickhouse string) string {

@@ -183,7 +183,7 @@ func TestModelsCheckOfVertex(t *testing.T) {
 }
 
 // Each source of Bedrock credentials is reported under its own name.
-func TestModelsSayWhereBedrockIsConfigured(t *testing.T) {
+func TestModelsReportBedrockSource(t *testing.T) {
 	profiles := clitest.Write(t, filepath.Join(t.TempDir(), "credentials"), "[default]\naws_access_key_id = a\naws_secret_access_key = kept-secret\n")
 	for want, env := range map[string]map[string]string{
 		"":                         {},

@@ -256,7 +256,7 @@ func sameAnswers(t *testing.T, data, dsn string, last conversation.SubmissionID)
 }
 
 // A replay of a corrupt log stores its readable part and reports the rest.
-func TestReplayOfADamagedLog(t *testing.T) {
+func TestReplayOfCorruptLog(t *testing.T) {
 	t.Parallel()
 	data, _ := talked(t)
 	want := projected(t, data)

@@ -104,7 +104,7 @@ func TestSendShowsItsOwnAnswer(t *testing.T) {
 }
 
 // A send behind a long answer reports the queue and prints only its own answer.
-func TestSendSaysWhatItWaitsFor(t *testing.T) {
+func TestSendReportsQueue(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
 	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
@@ -232,7 +232,7 @@ func TestFailedModelIsExitCode(t *testing.T) {
 	}
 }
 
-func TestTailSaysThatNobodyAnswers(t *testing.T) {
+func TestTailReportsUnreachableServer(t *testing.T) {
 	at := noderun.Refusing(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	said := clitest.WriterFunc(func(p []byte) (int, error) {

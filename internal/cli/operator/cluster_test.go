@@ -241,7 +241,7 @@ func TestClusterDrain(t *testing.T) {
 	}
 }
 
-func TestClusterDrainGivesUp(t *testing.T) {
+func TestClusterDrainTimesOut(t *testing.T) {
 	tb := newPaper(t, three(), "01AAAAAAAAAA1")
 	code, out, errOut := program.Output(t, "cluster", "drain", "01B", "--wait", "900ms", "--config", tb.file)
 	if code != 1 || !strings.Contains(errOut, "has 4 conversations left after 900ms and continues draining: wait longer") || !strings.Contains(out, "4 conversations left\n") {

@@ -187,7 +187,7 @@ func TestImportBetaLine(t *testing.T) {
 }
 
 // A conversation that cannot be imported is reported, and the others are imported.
-func TestImportLeavesBehind(t *testing.T) {
+func TestImportReportsFailures(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
 	code, out := importTo(t, data, "--token-env", "OLD_TOKEN", base+"busy", base+"run", base+"newer", base+"none", base+"gone", "x", base+"7", strings.Replace(base, "echo", "other", 1)+"7")
@@ -201,7 +201,7 @@ func TestImportLeavesBehind(t *testing.T) {
 }
 
 // An import that was interrupted after any batch is continued by the next one.
-func TestImportGoesOn(t *testing.T) {
+func TestImportResumes(t *testing.T) {
 	shown := &transfer.Conversation{ID: "conv_1"}
 	for n := range 5 {
 		id, text := conversation.SubmissionID(fmt.Sprint("sub_", n)), strings.Repeat("text ", 60_000)

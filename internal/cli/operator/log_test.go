@@ -159,7 +159,7 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 	}
 }
 
-func TestLogMistakesSayWhatToDo(t *testing.T) {
+func TestLogMistakesNameRemedy(t *testing.T) {
 	data := t.TempDir()
 	n := program.StartDev(t, data)
 	if err := os.Remove(filepath.Join(data, "read.address")); err != nil { // simulates a server without a socket
@@ -199,8 +199,8 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestLogCut truncates the corrupt end of a log, first as a plan, and continues the log.
-func TestLogCut(t *testing.T) {
+// TestLogTruncate truncates the corrupt end of a log, first as a plan, and continues the log.
+func TestLogTruncate(t *testing.T) {
 	data := t.TempDir()
 	n := program.StartDev(t, data)
 	program.Output(t, "send", n.Base+"/c", "hello")

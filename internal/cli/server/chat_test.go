@@ -67,7 +67,7 @@ func TestChatAtATerminal(t *testing.T) {
 }
 
 // Ctrl-C ends the opening request and a post that get no response.
-func TestChatLeavesASilentServer(t *testing.T) {
+func TestChatInterruptsSilentServer(t *testing.T) {
 	for silent, want := range map[string]string{http.MethodGet: "has not responded", http.MethodPost: "left; it is unknown whether the message was accepted"} {
 		t.Run(silent, func(t *testing.T) {
 			asked, over := make(chan struct{}, 10), make(chan struct{})

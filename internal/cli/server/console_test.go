@@ -162,7 +162,7 @@ func TestDevShowsTheConsole(t *testing.T) {
 }
 
 // A mistake in the file is shown with its position until it is corrected.
-func TestConsoleTellsMistakes(t *testing.T) {
+func TestConsoleShowsMistakes(t *testing.T) {
 	dir := t.TempDir()
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir))
 	good, err := os.ReadFile(file)
@@ -198,7 +198,7 @@ func TestConsoleTellsMistakes(t *testing.T) {
 }
 
 // dev records prompts if events go only into the data folder.
-func TestDevTellsPrompts(t *testing.T) {
+func TestDevRecordsPrompts(t *testing.T) {
 	elsewhere := config.Events{Live: true, JSONL: &config.JSONL{File: filepath.Join(t.TempDir(), "events.jsonl")}}
 	for name, tt := range map[string]struct {
 		events  config.Events

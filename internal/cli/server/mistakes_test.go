@@ -27,7 +27,7 @@ func exitOf(name string) int {
 	return 1
 }
 
-func TestMistakesSayWhatToDo(t *testing.T) {
+func TestMistakesNameRemedy(t *testing.T) {
 	clitest.WithoutKeys(t)
 	busy := httptest.NewServer(http.NotFoundHandler())
 	defer busy.Close()
@@ -58,7 +58,7 @@ func TestMistakesSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
+func TestFileMistakesNameRemedy(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Chdir(t.TempDir())
 	busy := httptest.NewServer(http.NotFoundHandler())

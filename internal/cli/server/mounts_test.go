@@ -79,7 +79,7 @@ func TestMountedWebhooks(t *testing.T) {
 }
 
 // A start fails if a mount takes the webhooks of a listed channel, or if a pattern is invalid.
-func TestMountsApartFromChannels(t *testing.T) {
+func TestMountsConflictWithChannels(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"POST /channels/shop/webhook": `the mount "POST /channels/shop/webhook" of the program takes /channels/shop/webhook, which belongs to the channel "shop"`,
 		"/channels/shop/webhook":      "takes /channels/shop/webhook", "GET /channels/shop/webhook": "takes /channels/shop/webhook",

@@ -234,7 +234,7 @@ func TestClusterOfThree(t *testing.T) {
 
 // One node is paused until the other replaces it, and then continues. It has a long suspicion timeout
 // itself, because on a busy machine the other one may pause too.
-func TestReplacedNodeSaysWhatToDo(t *testing.T) {
+func TestReplacedNodeNamesRemedy(t *testing.T) {
 	e := clitest.NewEndpoint(t, nil)
 	var nodes []*clitest.Node
 	for _, times := range []string{"suspect: 1m, fence: 30s", "suspect: 800ms, fence: 500ms"} {

@@ -200,7 +200,7 @@ func TestReloadOfAMissingFile(t *testing.T) {
 	})
 }
 
-func TestReloadGoesBack(t *testing.T) {
+func TestReloadReverts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		w := &workshop{}
@@ -381,7 +381,7 @@ func TestDevOverridesItsFile(t *testing.T) {
 }
 
 // The file is replaced as by editors, and by a deployment that replaces a link.
-func TestWatchTellsOfReplacement(t *testing.T) {
+func TestWatchReportsReplacement(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
 		t.Fatal(err)

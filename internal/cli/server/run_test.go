@@ -62,7 +62,7 @@ func TestRunReadsStandardInput(t *testing.T) {
 	}
 }
 
-func TestRunGoesOnWithAConversation(t *testing.T) {
+func TestRunContinuesConversation(t *testing.T) {
 	file, data := parrotFile(t), filepath.Join(t.TempDir(), "data")
 	code, out, errOut := program.Output(t, "run", file, "--data", data, "--json", "-m", "one")
 	first := clitest.Into[runResult](t, out)

@@ -27,7 +27,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-func TestServeCarriesOn(t *testing.T) {
+func TestServeResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := clitest.EchoConfig(t, dir, clitest.DirBucket(dir), "publicUrl: https://agents.example.com/v1")
@@ -114,7 +114,7 @@ func TestServeWithToken(t *testing.T) {
 }
 
 // A node has lost its bucket: only dev returns the cause to clients.
-func TestServeTellsNoCauses(t *testing.T) {
+func TestServeHidesCauses(t *testing.T) {
 	for _, dev := range []bool{false, true} {
 		conf := named("echo")
 		conf.Bucket.Dir = t.TempDir()
@@ -134,7 +134,7 @@ func TestServeTellsNoCauses(t *testing.T) {
 	}
 }
 
-func TestServeSaysWhatItServes(t *testing.T) {
+func TestServeListsMounts(t *testing.T) {
 	dir := t.TempDir()
 	file := clitest.Write(t, filepath.Join(dir, "p.yaml"), clitest.DirBucket(dir)+`
 listen: 127.0.0.1:0

@@ -61,7 +61,7 @@ func TestServeInAnotherFolder(t *testing.T) {
 
 // A model in a format that the program does not implement does not prevent a start if fallbacks exist;
 // the runtime logs a warning.
-func TestUnspokenModelsKeepNobody(t *testing.T) {
+func TestUnsupportedFormatsAllowStart(t *testing.T) {
 	conf, logs := named("echo"), &waiting.Log{}
 	conf.Bucket.Dir = t.TempDir()
 	conf.Providers = map[string]providers.Registration{"own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}}

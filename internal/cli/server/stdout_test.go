@@ -15,7 +15,7 @@ import (
 
 // The reader of standard output is gone, or blocks: conversations continue, and the server ends on
 // request.
-func TestServeOutlivesWhoReadsItsEvents(t *testing.T) {
+func TestServeOutlivesEventReader(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(r, w *os.File){
 		"gone":  func(r, _ *os.File) { _ = r.Close() },

@@ -11,7 +11,7 @@ import (
 )
 
 // The command that users copy from the banner must work.
-func TestTrial(t *testing.T) {
+func TestBannerCommandWorks(t *testing.T) {
 	type guest struct {
 		Name string `json:"name"`
 	}
