@@ -27,17 +27,17 @@ func turnAnswers() map[string]answer {
 		return w.since(since, observability.TypeTurn)
 	}
 	return map[string]answer{
-		"What did each agent cost per day?": {"day agent model calls tokens usd", func(w *world, since conversation.Time) [][]any {
+		"Cost per agent and day": {"day agent model calls tokens usd", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(turns(w, since), func(e *observability.Event) []any {
 				return []any{day(e), e.Agent, e.Payload.(*observability.Turn).Request.Model}
 			}, costs), 1, 2, 3)
 		}},
-		"Which conversations are the most expensive?": {"agent instance_id calls tokens usd", func(w *world, since conversation.Time) [][]any {
+		"Most expensive conversations": {"agent instance_id calls tokens usd", func(w *world, since conversation.Time) [][]any {
 			return first(ordered(grouped(turns(w, since), func(e *observability.Event) []any {
 				return []any{e.Agent, e.Instance}
 			}, costs), -5, 1, 2), 20, 5)
 		}},
-		"How long until the first token, per model?": {"provider model calls p50 p90 p99", func(w *world, since conversation.Time) [][]any {
+		"First-token latency per model": {"provider model calls p50 p90 p99", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(turns(w, since), func(e *observability.Event) []any {
 				if e.Payload.(*observability.Turn).FirstTokenMs == 0 {
 					return nil
@@ -48,16 +48,16 @@ func turnAnswers() map[string]answer {
 				return append([]any{int64(len(all))}, quantiles(all, func(t *observability.Turn) int64 { return t.FirstTokenMs }, 0.5, 0.9, 0.99)...)
 			}), 1, 2)
 		}},
-		"Which turns were the slowest?": {
+		"Slowest turns": {
 			"ts agent instance_id submission_id model purpose duration_ms first_token_ms output_tokens",
 			func(w *world, since conversation.Time) [][]any { return slowest(turns(w, since)) },
 		},
-		"How much of the input came from the prompt cache?": {"agent model input hit written share", func(w *world, since conversation.Time) [][]any {
+		"Prompt cache hits": {"agent model input hit written share", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(turns(w, since), func(e *observability.Event) []any {
 				return []any{e.Agent, e.Payload.(*observability.Turn).Request.Model}
 			}, cached), 1, 2)
 		}},
-		"Which models are retried most?": {"provider model calls retried per_call", func(w *world, since conversation.Time) [][]any {
+		"Retries per model": {"provider model calls retried per_call", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(turns(w, since), byModel, func(g *group) []any {
 				retried := sum(payloads[*observability.Turn](g), func(t *observability.Turn) int64 {
 					if t.Dropped {
@@ -68,7 +68,7 @@ func turnAnswers() map[string]answer {
 				return []any{int64(len(g.events)), retried, float64(retried) / float64(len(g.events))}
 			}), -5, 1, 2)
 		}},
-		"What do failed and withdrawn model calls cost?": {"provider model failed withdrawn lost_ms share", func(w *world, since conversation.Time) [][]any {
+		"Time of failed and withdrawn model calls": {"provider model failed withdrawn lost_ms share", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(turns(w, since), byModel, lost), -5, 1, 2)
 		}},
 	}
@@ -144,17 +144,17 @@ func submissionAnswers() map[string]answer {
 		return func(s *observability.SubmissionSettled) bool { return s.Outcome == word }
 	}
 	return map[string]answer{
-		"How long do submissions wait before work begins?": {"agent begun p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
+		"Queue latency": {"agent begun p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
 			return waits(w.since(since, observability.TypeSubmissionRunning), func(r *observability.SubmissionRunning) (int64, bool) {
 				return r.QueuedMs, !r.Resumed
 			})
 		}},
-		"How long do senders wait for a receipt?": {"agent admitted p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
+		"Admission latency": {"agent admitted p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
 			return waits(settled(w, since), func(s *observability.SubmissionSettled) (int64, bool) {
 				return s.AdmissionMs, s.AdmissionMs > 0
 			})
 		}},
-		"How long do submissions take?": {"agent outcome submissions p50 p99 p50_work", func(w *world, since conversation.Time) [][]any {
+		"Settlement latency": {"agent outcome submissions p50 p99 p50_work", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(settled(w, since), func(e *observability.Event) []any {
 				return []any{e.Agent, e.Payload.(*observability.SubmissionSettled).Outcome}
 			}, func(g *group) []any {
@@ -163,7 +163,7 @@ func submissionAnswers() map[string]answer {
 				return append(row, quantiles(all, func(s *observability.SubmissionSettled) int64 { return s.WorkMs }, 0.5)...)
 			}), 1, 2)
 		}},
-		"What is the success rate of each agent per hour?": {"hour agent completed failed aborted success", func(w *world, since conversation.Time) [][]any {
+		"Success rate per agent and hour": {"hour agent completed failed aborted success", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(settled(w, since), func(e *observability.Event) []any { return []any{hour(e), e.Agent} }, func(g *group) []any {
 				all := payloads[*observability.SubmissionSettled](g)
 				completed, failed := count(all, outcome("completed")), count(all, outcome("failed"))
@@ -174,7 +174,7 @@ func submissionAnswers() map[string]answer {
 				return []any{completed, failed, count(all, outcome("aborted")), success}
 			}), 1, 2)
 		}},
-		"Which errors happen, and when?": {"hour type error_type errors", func(w *world, since conversation.Time) [][]any {
+		"Errors per hour": {"hour type error_type errors", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeSubmissionSettled, observability.TypeTurn), func(e *observability.Event) []any {
 				if err := errorOf(e.Payload); err != "" {
 					return []any{hour(e), string(e.Type), err}
@@ -182,7 +182,7 @@ func submissionAnswers() map[string]answer {
 				return nil
 			}, func(g *group) []any { return []any{int64(len(g.events))} }), 1, 2, 3)
 		}},
-		"Which submissions were aborted, and how far had they come?": {
+		"Aborted submissions": {
 			"ts agent instance_id submission_id attempt work_ms total_ms",
 			func(w *world, since conversation.Time) [][]any {
 				var rows [][]any
@@ -194,8 +194,8 @@ func submissionAnswers() map[string]answer {
 				return first(ordered(rows, -1, 4), 100, 7)
 			},
 		},
-		"What did one submission do?": {"ts type session what ms tokens error_type", func(w *world, _ conversation.Time) [][]any { return eventsOf(w, busiest(w)) }},
-		"Which submissions are queued or under way now?": {
+		"Events of a submission": {"ts type session what ms tokens error_type", func(w *world, _ conversation.Time) [][]any { return told(w, busiest(w)) }},
+		"Unsettled submissions": {
 			"agent instance_id submission_id since attempts state", func(w *world, _ conversation.Time) [][]any { return unsettled(w) },
 		},
 	}
@@ -305,7 +305,7 @@ func usageTotal(u *observability.Usage) int64 {
 
 func workAnswers() map[string]answer {
 	return map[string]answer{
-		"Which tools fail, and how often?": {"agent tool calls failed share p50", func(w *world, since conversation.Time) [][]any {
+		"Tool failures": {"agent tool calls failed share p50", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeTool), func(e *observability.Event) []any {
 				return []any{e.Agent, e.Payload.(*observability.Tool).ToolName}
 			}, func(g *group) []any {
@@ -316,7 +316,7 @@ func workAnswers() map[string]answer {
 				return append(row, quantiles(done, func(t *observability.Tool) int64 { return t.DurationMs }, 0.5)...)
 			}), -5, 1, 2)
 		}},
-		"How often was work recovered after a crash?": {"day agent attempts submissions highest", func(w *world, since conversation.Time) [][]any {
+		"Recoveries per agent and day": {"day agent attempts submissions highest", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeSubmissionRunning), func(e *observability.Event) []any {
 				if !e.Payload.(*observability.SubmissionRunning).Recovered {
 					return nil
@@ -327,7 +327,7 @@ func workAnswers() map[string]answer {
 				return []any{int64(len(g.events)), distinct(g.events, func(e observability.Event) conversation.SubmissionID { return e.Submission }), attempts[0]}
 			}), 1, 2)
 		}},
-		"Where did work lose its writer?": {"hour agent recoveries fences conversations", func(w *world, since conversation.Time) [][]any {
+		"Lost writers per agent and hour": {"hour agent recoveries fences conversations", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeSubmissionRecovery), func(e *observability.Event) []any {
 				if !e.Live() { // It was abandoned.
 					return nil
@@ -338,8 +338,8 @@ func workAnswers() map[string]answer {
 				return []any{int64(len(g.events)), fences, distinct(g.events, func(e observability.Event) string { return e.Instance })}
 			}), 1, 2)
 		}},
-		"How many conversations are active per hour?": {"hour agent conversations submissions", func(w *world, since conversation.Time) [][]any {
-			// since is the start of an hour.
+		"Active conversations per hour": {"hour agent conversations submissions", func(w *world, since conversation.Time) [][]any {
+			// The hour of since begins with it.
 			return ordered(grouped(w.since(since), func(e *observability.Event) []any {
 				if e.Live() {
 					return nil
@@ -353,7 +353,7 @@ func workAnswers() map[string]answer {
 				}
 			}), 1, 2)
 		}},
-		"How do subagents do?": {"task_agent outcome tasks p50 p99 tokens", func(w *world, since conversation.Time) [][]any {
+		"Subagent outcomes": {"task_agent outcome tasks p50 p99 tokens", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeTask), func(e *observability.Event) []any {
 				t := e.Payload.(*observability.Task)
 				return []any{t.Agent, t.Outcome}
@@ -363,7 +363,7 @@ func workAnswers() map[string]answer {
 				return append(row, sum(all, func(t *observability.Task) int64 { return usageTotal(t.Usage) }))
 			}), 1, 2)
 		}},
-		"How long do tools wait for signals, and how does that end?": {"tool reason waits p50 p99", func(w *world, since conversation.Time) [][]any {
+		"Waits for signals": {"tool reason waits p50 p99", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeWait), func(e *observability.Event) []any {
 				wait := e.Payload.(*observability.Wait)
 				return []any{wait.ToolName, wait.Reason}
@@ -372,8 +372,8 @@ func workAnswers() map[string]answer {
 				return append([]any{int64(len(all))}, quantiles(all, func(w *observability.Wait) int64 { return w.DurationMs }, 0.5, 0.99)...)
 			}), 1, 2)
 		}},
-		"Which targets do not take what is posted to them?": {"target delivered failed dead p99", deliveries},
-		"How often is history shortened, why, and what does it save?": {
+		"Deliveries per target": {"target delivered failed dead p99", deliveries},
+		"Compactions": {
 			"agent why compactions saved read written", func(w *world, since conversation.Time) [][]any { return shortened(w, since) },
 		},
 	}

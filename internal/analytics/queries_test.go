@@ -219,7 +219,7 @@ func TestPageListsTypes(t *testing.T) {
 
 // The page lists exactly the existing queries of a bucket. The package of the queries runs them.
 func TestPageNamesSegmentQueries(t *testing.T) {
-	_, section, _ := strings.Cut(page(t), "\n## The bucket itself\n")
+	_, section, _ := strings.Cut(page(t), "\n## Queries on the bucket\n")
 	var want, got []string
 	for name, query := range clickhouse.SegmentQueries() {
 		want = append(want, name)
