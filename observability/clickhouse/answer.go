@@ -76,5 +76,5 @@ func answerError(code, text string) error {
 	if n, err := strconv.ParseInt(code, 10, 32); err == nil && n > 0 {
 		return &ch.Exception{Code: int32(n), Name: "DB::Exception", Message: text}
 	}
-	return fmt.Errorf("clickhouse answered status 200 with %.200q; check that the address is that of the server, and what is in front of it", text)
+	return fmt.Errorf("clickhouse returned status 200 with %.200q; check the address of the server and any proxy in front of it", text)
 }

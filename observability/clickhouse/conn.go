@@ -77,7 +77,7 @@ func (c *patientConn) SyscallConn() (syscall.RawConn, error) {
 	}
 	s, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil, fmt.Errorf("look at a connection of type %T: it has no descriptor", conn)
+		return nil, fmt.Errorf("inspect connection of type %T: no file descriptor", conn)
 	}
 	return s.SyscallConn()
 }

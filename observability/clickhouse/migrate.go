@@ -43,7 +43,7 @@ func versions() ([]migration, error) {
 		m := migration{version: i + 1}
 		least := regexp.MustCompile(`(?m)^-- min: (\d+)$`).FindSubmatch(text)
 		if !strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", m.version)) || least == nil {
-			return nil, fmt.Errorf("read %s: its number or its least version is missing", name)
+			return nil, fmt.Errorf("read %s: version number or min line is missing", name)
 		}
 		m.min, _ = strconv.Atoi(string(least[1])) // The pattern matches digits only.
 		sum := sha256.Sum256(text)
@@ -167,7 +167,7 @@ func (d *Database) compatible(have schema, list []migration) error {
 	}
 	for _, m := range list {
 		if sum, ok := have.checksums[m.version]; ok && sum != m.checksum {
-			return fmt.Errorf("database %q: version %d of its schema was made by other statements than those of this program", d.opts.Database, m.version)
+			return fmt.Errorf("database %q: version %d of the schema was created by other statements than this program's", d.opts.Database, m.version)
 		}
 	}
 	return nil
@@ -226,7 +226,7 @@ func (d *Database) expire(ctx context.Context) error {
 	const query = "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'events_raw'"
 	switch err := d.conn.QueryRow(timeless{ctx}, query).Scan(&engine); {
 	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("database %q has no table events_raw, though parley_migrations says so: DROP TABLE parley_migrations, and the next start makes what is missing", d.opts.Database)
+		return fmt.Errorf("database %q has no table events_raw, but parley_migrations lists it; run DROP TABLE parley_migrations, then restart to create the missing tables", d.opts.Database)
 	case err != nil:
 		return fmt.Errorf("read expiry of events: %w", d.explain(query, err))
 	}

@@ -131,8 +131,8 @@ func (v verdicts) remedy(err error) string {
 // Write returns that. The next export includes everything of a failed one, except for the last.
 type metricExporter struct {
 	sdkmetric.Exporter
-	outage *outage.Outage
-	judge  verdicts
+	outage   *outage.Outage
+	verdicts verdicts
 
 	mu       sync.Mutex
 	last     error // of the last export
@@ -143,7 +143,7 @@ type metricExporter struct {
 // Export implements the SDK's Exporter.
 func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetrics) error {
 	err := m.Exporter.Export(ctx, rm)
-	if err != nil && m.judge.warning.MatchString(err.Error()) {
+	if err != nil && m.verdicts.warning.MatchString(err.Error()) {
 		err = nil // Everything was accepted; the same is logged for spans.
 	}
 	m.mu.Lock()
@@ -153,7 +153,7 @@ func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetr
 		m.outage.Succeeded()
 		m.unlogged, m.logged = nil, false
 	case m.logged:
-		m.outage.Report(err, "check", m.judge.remedy(err))
+		m.outage.Report(err, "check", m.verdicts.remedy(err))
 	case m.unlogged == nil:
 		m.unlogged = err
 	}
@@ -166,7 +166,7 @@ func (m *metricExporter) logFailure() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.unlogged != nil {
-		m.outage.Report(m.unlogged, "check", m.judge.remedy(m.unlogged))
+		m.outage.Report(m.unlogged, "check", m.verdicts.remedy(m.unlogged))
 		m.unlogged, m.logged = nil, true
 	}
 }

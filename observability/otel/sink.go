@@ -43,7 +43,7 @@ type Sink struct {
 	// reader creates the exporter of metrics on the first Write, because it has a goroutine.
 	reader       func() (sdkmetric.Reader, error)
 	metricExport *metricExporter // exporter of the reader, nil if a test replaces it
-	judge        verdicts
+	verdicts     verdicts
 
 	// turn is a semaphore: its holder, which has put a value into it, owns the fields below.
 	turn      chan struct{}
@@ -91,7 +91,7 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 		return nil, err
 	}
 	s.linger = linger
-	s.metricExport = &metricExporter{judge: s.judge, outage: outage.New(o.Logger, outage.Lines{
+	s.metricExport = &metricExporter{verdicts: s.verdicts, outage: outage.New(o.Logger, outage.Lines{
 		Began: "collector rejects metrics", Continues: "collector still rejects metrics", Ended: "collector accepts metrics again",
 	}, 0)}
 	if s.metricExport.Exporter, err = otlpmetrichttp.New(ctx, append(o.metricOptions(), otlpmetrichttp.WithHTTPClient(metrics))...); err != nil {
@@ -102,7 +102,7 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 }
 
 func newSink(ctx context.Context, o Options, spans sdktrace.SpanExporter) (*Sink, error) {
-	s := &Sink{options: o, spans: spans, judge: newVerdicts(), linger: defaultLinger, turn: make(chan struct{}, 1), collector: &collector{}}
+	s := &Sink{options: o, spans: spans, verdicts: newVerdicts(), linger: defaultLinger, turn: make(chan struct{}, 1), collector: &collector{}}
 	var err error
 	if s.resource, err = o.resource(ctx); err != nil {
 		return nil, err
@@ -341,7 +341,7 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 		batch[i] = spans[i].span
 	}
 	err := s.spans.ExportSpans(ctx, batch)
-	v := s.judge.of(err, len(spans))
+	v := s.verdicts.of(err, len(spans))
 	if v.reason == reasonTooLarge && len(spans) > 1 {
 		half := len(spans) / 2
 		if err := s.ship(ctx, spans[:half]); err != nil {
@@ -351,7 +351,7 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	}
 	s.answered(ctx, spans[0], v.err == nil)
 	if v.err != nil {
-		err := fmt.Errorf("export %d spans: %s (%w)", len(spans), s.judge.remedy(v.err), v.err)
+		err := fmt.Errorf("export %d spans: %s (%w)", len(spans), s.verdicts.remedy(v.err), v.err)
 		if v.reason != "" {
 			return &observability.RejectedError{Events: map[string]int{v.reason: len(spans)}, Again: true, Err: err}
 		}

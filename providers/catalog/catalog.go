@@ -141,7 +141,7 @@ func (d *document) check() error {
 		for _, m := range p.Models {
 			if m.Endpoint < 0 || m.Endpoint >= len(p.Endpoints) || !within(m.Thinking, d.Thinking) || !within(m.Compat, d.Compat) ||
 				!within(m.Headers, d.Headers) || !within(m.Limits, d.Limits) {
-				return fmt.Errorf("model %s/%s names what is not there", p.ID, m.ID)
+				return fmt.Errorf("model %s/%s has an unknown reference", p.ID, m.ID)
 			}
 		}
 	}

@@ -497,8 +497,8 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"providers":[{"id":"p"}]}`: "no models",
-		`{"providers":[{"id":"p","endpoints":[{}],"models":[{"id":"m","compat":1}]}]}`:   "not there",
-		`{"providers":[{"id":"p","endpoints":[{}],"models":[{"id":"m","endpoint":1}]}]}`: "not there",
+		`{"providers":[{"id":"p","endpoints":[{}],"models":[{"id":"m","compat":1}]}]}`:   "unknown reference",
+		`{"providers":[{"id":"p","endpoints":[{}],"models":[{"id":"m","endpoint":1}]}]}`: "unknown reference",
 		`{"more":1}`: "more",
 		`{"source":{"package":"` + strings.Repeat("x", maxUnpacked) + `"}}`: "longer than",
 	} {

@@ -19,8 +19,8 @@ const API = providers.APIEdgeAIBinding
 // Causes of failed calls.
 var (
 	// ErrNoBinding: the registration has no binding.
-	ErrNoBinding = errors.New("the registration has no binding to call models by")
-	errNoBody    = errors.New("the binding gave a response without a body")
+	ErrNoBinding = errors.New("registration has no binding")
+	errNoBody    = errors.New("binding returned a response without a body")
 )
 
 // Options configures the protocol. Nil and every zero field are valid.

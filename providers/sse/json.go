@@ -99,7 +99,7 @@ func Text(raw json.RawMessage) (string, error) {
 
 var (
 	textType  = reflect.TypeFor[string]()
-	errEscape = errors.New("a string holds an escape that is none")
+	errEscape = errors.New("string contains an invalid escape")
 )
 
 // unescape appends the character of an escape to out and returns the rest of in.
