@@ -38,9 +38,9 @@ func Fold(text string, width int) string {
 	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		said := strings.TrimLeft(line, " ")
-		if said != "" && len(line)-len(said) == utf8.RuneCountInString(name) { // continuation line
-			paragraph += " " + said
+		content := strings.TrimLeft(line, " ")
+		if content != "" && len(line)-len(content) == utf8.RuneCountInString(name) { // continuation line
+			paragraph += " " + content
 			continue
 		}
 		end()
@@ -48,7 +48,7 @@ func Fold(text string, width int) string {
 		switch {
 		case columns != nil:
 			name, paragraph = columns[1], columns[2]
-		case said != "" && said == line:
+		case content != "" && content == line:
 			paragraph = line
 		default:
 			out.WriteString(line + "\n")

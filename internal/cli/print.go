@@ -42,10 +42,10 @@ type Printer struct {
 	call conversation.CallID   // tool call whose line is open
 	used int                   // characters of that line
 	// shown holds the printed messages, and calls the tools of open messages.
-	shown map[conversation.MessageID]*shownMessage
-	calls map[conversation.CallID]*shownItem
-	ended map[conversation.SubmissionID]bool
-	said  string // last advisory of the runtime
+	shown  map[conversation.MessageID]*shownMessage
+	calls  map[conversation.CallID]*shownItem
+	ended  map[conversation.SubmissionID]bool
+	advice string // last advisory of the runtime
 }
 
 // shownMessage is the printed part of a message. A settled message never changes, so its items are
@@ -240,9 +240,9 @@ func (p *Printer) answered(item *shownItem, call conversation.CallID, result str
 		p.line(verb, result)
 		return
 	}
-	said, tail := " → ", ""
+	prefix, tail := " → ", ""
 	if failed {
-		said = " failed: "
+		prefix = " failed: "
 	}
 	if took != nil && *took >= time.Second.Milliseconds() {
 		tail = ", " + Took(*took)
@@ -251,12 +251,12 @@ func (p *Printer) answered(item *shownItem, call conversation.CallID, result str
 		p.End()
 		p.dim(true)
 		if p.used = 0; item != nil {
-			said = "tool " + item.name + said
+			prefix = "tool " + item.name + prefix
 		}
 	}
-	p.used += utf8.RuneCountInString(said + tail)
+	p.used += utf8.RuneCountInString(prefix + tail)
 	p.open = true
-	fmt.Fprint(p.out, said+OneLine(result, max(p.opts.Width-p.used-1, 8))+tail)
+	fmt.Fprint(p.out, prefix+OneLine(result, max(p.opts.Width-p.used-1, 8))+tail)
 	p.End()
 }
 
@@ -286,7 +286,7 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	}
 	switch {
 	case p.enc != nil:
-	case err != nil && err.Message == p.said: // already printed above
+	case err != nil && err.Message == p.advice: // already printed above
 		if p.End(); !p.opts.Bare {
 			p.line("[%s]", outcome)
 		}
@@ -339,8 +339,8 @@ func (p *Printer) advisory(m conversation.Message) {
 		if part.Text != nil {
 			p.End()
 			p.dim(true)
-			p.said = strings.TrimSpace(*part.Text)
-			fmt.Fprintf(p.out, "[%s]", p.said)
+			p.advice = strings.TrimSpace(*part.Text)
+			fmt.Fprintf(p.out, "[%s]", p.advice)
 			p.open = true
 			p.End()
 		}

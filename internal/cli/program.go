@@ -121,16 +121,16 @@ func (p *Program) compiledIn() string {
 
 // Run runs the program without exiting the process and returns the exit code.
 func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer, sets ...CommandSet) int {
-	said := newTerminal(out)
+	stdout := newTerminal(out)
 	errOut = newTerminal(errOut)
 	root := p.Root(sets...)
 	root.SetArgs(args)
 	root.SetIn(&input{ctx.Done(), os.Stdin})
-	root.SetOut(said)
+	root.SetOut(stdout)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		err = said.failed()
+		err = stdout.failed()
 	}
 	if err == nil {
 		return 0

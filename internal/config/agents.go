@@ -216,20 +216,20 @@ func (r *reader) schema(dst **agent.Schema) func(value) {
 // string". An error in another form is reported unchanged.
 func (r *reader) blameSchema(v value, err error) {
 	remedy := "write a JSON schema of draft 2020-12, for example {type: object, properties: {topic: {type: string}}}"
-	said := strings.ReplaceAll(err.Error(), "agent:///schema.json", "")
+	text := strings.ReplaceAll(err.Error(), "agent:///schema.json", "")
 	seen := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^ *- at '([^']*)': (.*)$`).FindAllStringSubmatch(said, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ *- at '([^']*)': (.*)$`).FindAllStringSubmatch(text, -1) {
 		if pointer, problem := m[1], m[2]; !strings.HasSuffix(problem, "failed") && !seen[pointer] {
 			seen[pointer] = true
 			r.blame(locate(v, pointer), fault{"is not a JSON schema: " + oneLine(problem), remedy})
 		}
 	}
 	if len(seen) == 0 {
-		said, cure, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(said, "compile schema: "), "parse schema: "), "; ")
+		text, cure, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(text, "compile schema: "), "parse schema: "), "; ")
 		if ok {
 			remedy = oneLine(cure)
 		}
-		r.blame(v, fault{"is not a JSON schema: " + oneLine(said), remedy})
+		r.blame(v, fault{"is not a JSON schema: " + oneLine(text), remedy})
 	}
 }
 

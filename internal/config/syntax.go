@@ -103,18 +103,18 @@ func allowed(c rune, at int) bool {
 
 // syntaxMistake locates a syntax error.
 func syntaxMistake(src []byte, err error, must string) *Mistake {
-	said := strings.TrimPrefix(err.Error(), "yaml: ")
+	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
-	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(said); m != nil {
-		said = said[len(m[0]):]
+	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(problem); m != nil {
+		problem = problem[len(m[0]):]
 		if n, err := strconv.Atoi(m[1]); err == nil {
 			line = n
 		}
 	}
 	remedy := ""
-	if strings.HasPrefix(said, "unknown anchor") {
+	if strings.HasPrefix(problem, "unknown anchor") {
 		// The rest may be a secret that begins with "*".
-		said, remedy = "an alias has no anchor", `put a text that begins with "*" in quotes, or define the anchor before`
+		problem, remedy = "an alias has no anchor", `put a text that begins with "*" in quotes, or define the anchor before`
 	}
 	lines := bytes.SplitAfter(src, []byte("\n"))
 	line = min(max(brokenLine(lines, line), 1), len(lines))
@@ -122,7 +122,7 @@ func syntaxMistake(src []byte, err error, must string) *Mistake {
 	indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
 	return &Mistake{
 		Line: line, Column: len(indent) + 1, Key: nearestKey(src, line, must),
-		Problem: "is not yaml: " + said, Remedy: cmp.Or(remedy, syntaxRemedy(said, indent)),
+		Problem: "is not yaml: " + problem, Remedy: cmp.Or(remedy, syntaxRemedy(problem, indent)),
 	}
 }
 
@@ -149,15 +149,15 @@ func brokenLine(lines [][]byte, reported int) int {
 }
 
 // syntaxRemedy returns the usual remedy for a syntax error.
-func syntaxRemedy(said string, indent []byte) string {
+func syntaxRemedy(problem string, indent []byte) string {
 	switch {
 	case bytes.ContainsRune(indent, '\t'):
 		return "indent with spaces, not with tabs"
-	case strings.Contains(said, "mapping values are not allowed"):
+	case strings.Contains(problem, "mapping values are not allowed"):
 		return `put a text that contains ": " in quotes, and check the indentation and the line before`
-	case strings.Contains(said, "expected alphabetic or numeric character"):
+	case strings.Contains(problem, "expected alphabetic or numeric character"):
 		return `put a text that begins with "*" or "&" in quotes`
-	case strings.Contains(said, "cannot start any token"):
+	case strings.Contains(problem, "cannot start any token"):
 		return "put the text in quotes"
 	}
 	return `check that each key is followed by ": ", and the quotes, brackets and indentation of this line`

@@ -158,10 +158,10 @@ func failureOf(m providers.Model, credentials string, err error) *checkFailure {
 		f.Kind, f.Status, f.RequestID = failed.Kind, failed.Status, failed.RequestID
 		f.Remedy = remedyOf(failed, m, credentials)
 	}
-	var said *providers.VendorError
+	var answer *providers.VendorError
 	switch {
-	case errors.As(err, &said):
-		f.Message = cmp.Or(said.Message, said.Code)
+	case errors.As(err, &answer):
+		f.Message = cmp.Or(answer.Message, answer.Code)
 	case failed != nil && utf8.Valid(failed.Body) && len(failed.Body) > 0:
 		f.Message = string(failed.Body)
 	}

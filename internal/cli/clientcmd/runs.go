@@ -302,8 +302,8 @@ func (cfg *runsConfig) start(ctx context.Context, given string, input json.RawMe
 	return exitOf(status, cfg.json)
 }
 
-// exitOf returns the exit code of an ended run as an error, without a text if said is true.
-func exitOf(status *client.RunStatus, said bool) error {
+// exitOf returns the exit code of an ended run as an error, without a text if reported is true.
+func exitOf(status *client.RunStatus, reported bool) error {
 	var failed *client.RunError
 	if !errors.As(status.Err(), &failed) {
 		return nil
@@ -312,7 +312,7 @@ func exitOf(status *client.RunStatus, said bool) error {
 	if failed.Outcome == conversation.OutcomeAborted {
 		exit.Code = cli.ExitAborted
 	}
-	if said {
+	if reported {
 		exit.Err = nil
 	}
 	return exit

@@ -94,7 +94,7 @@ func (c *chat) run(ctx context.Context) error {
 		case strings.TrimSpace(text) == "":
 			continue
 		}
-		left, err := c.say(ctx, text)
+		left, err := c.send(ctx, text)
 		if left || err != nil {
 			return err
 		}
@@ -179,15 +179,15 @@ func (c *chat) printer(only conversation.SubmissionID) *cli.Printer {
 	return cli.NewPrinter(c.out, o)
 }
 
-// say posts a message and prints its answer. left reports that the user left before its end.
-func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
+// send posts a message and prints its answer. left reports that the user left before its end.
+func (c *chat) send(ctx context.Context, text string) (left bool, err error) {
 	m := client.Message{Body: text, Key: cli.NewKey()}
 	if initial := c.o.Initial.JSON(); initial != nil {
 		m.InitialData = initial
 	}
 	leaving, leave := context.WithCancel(ctx)
 	defer leave()
-	c.notes.Notice, c.notes.said = nil, false
+	c.notes.Notice, c.notes.reported = nil, false
 	posting, posted := c.interruptible(leaving)
 	conv, receipt, err := Post(posting, c.notes, c.o.Access, m)
 	left = err != nil && posting.Err() != nil && ctx.Err() == nil

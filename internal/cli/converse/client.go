@@ -31,16 +31,16 @@ type Notices struct {
 	At     *url.URL
 	ErrOut io.Writer
 	// Notice prints a line during other output; nil if there is none.
-	Notice func(errOut io.Writer, format string, args ...any)
-	said   bool
+	Notice   func(errOut io.Writer, format string, args ...any)
+	reported bool
 }
 
 // Retrying prints the cause of the first retry.
 func (t *Notices) Retrying(err error) {
-	if t.said {
+	if t.reported {
 		return
 	}
-	t.said = true
+	t.reported = true
 	t.Line("no response from %s://%s, retrying (is the server running?): %v", t.At.Scheme, t.At.Host, err)
 }
 
@@ -67,9 +67,9 @@ func Post(ctx context.Context, t *Notices, access Access, m client.Message) (c *
 
 // NotAdmitted adds to an error of Reach that nothing was admitted, if there was no server.
 func NotAdmitted(err error) error {
-	var nobody *unreachedError
-	if errors.As(err, &nobody) {
-		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: %w, and resend it", nobody))
+	var unsent *unreachedError
+	if errors.As(err, &unsent) {
+		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: %w, and resend it", unsent))
 	}
 	return err
 }
@@ -94,9 +94,9 @@ func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retryi
 	trying, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	done, doubt := false, false
-	var nobody *client.UnsentError
+	var unsent *client.UnsentError
 	err := do(trying, func(err error) {
-		if !done && !doubt && errors.As(err, &nobody) {
+		if !done && !doubt && errors.As(err, &unsent) {
 			giveUp()
 			return
 		}
@@ -104,9 +104,9 @@ func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retryi
 		t.Retrying(err)
 	})
 	done = true
-	if err != nil && !doubt && ctx.Err() == nil && (nobody != nil || errors.As(err, &nobody)) {
-		cause := error(nobody)
-		if inner := errors.Unwrap(nobody.Err); inner != nil {
+	if err != nil && !doubt && ctx.Err() == nil && (unsent != nil || errors.As(err, &unsent)) {
+		cause := error(unsent)
+		if inner := errors.Unwrap(unsent.Err); inner != nil {
 			cause = inner
 		}
 		err = fmt.Errorf("reach: %w", &unreachedError{t.At, cause})

@@ -66,14 +66,14 @@ func (cfg clusterConfig) drain(ctx context.Context, name string, out io.Writer) 
 		return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 	}
 	shown := fmt.Sprintf("member %s at %s", m.ID, m.Node)
-	say := drainPrinter{out, cfg.json, m.ID, m.Node}
+	progress := drainPrinter{out, cfg.json, m.ID, m.Node}
 	if cfg.undo {
-		return say.print("serving", 0, "%s owns conversations again\n", shown)
+		return progress.print("serving", 0, "%s owns conversations again\n", shown)
 	}
-	if err := say.print(stateDraining, m.Active, "%s is draining\n", shown); err != nil || cfg.wait <= 0 {
+	if err := progress.print(stateDraining, m.Active, "%s is draining\n", shown); err != nil || cfg.wait <= 0 {
 		return err
 	}
-	return w.drained(ctx, m.ID, shown, cfg.wait, say)
+	return w.drained(ctx, m.ID, shown, cfg.wait, progress)
 }
 
 // drainPrinter prints the progress of a drain as text or JSON.
@@ -114,7 +114,7 @@ func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 }
 
 // drained waits until a member reports that it has no conversation in memory.
-func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, say drainPrinter) error {
+func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, progress drainPrinter) error {
 	left, end := int64(-1), time.Now().Add(wait)
 	before := w.counts[id]
 	for looks := 1; ; looks++ {
@@ -128,14 +128,14 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 		fresh := w.counts[id]-before >= 2
 		switch {
 		case !ok:
-			return say.print("left", 0, "%s has left\n", shown)
+			return progress.print("left", 0, "%s has left\n", shown)
 		case !m.Draining:
 			return fmt.Errorf("%s is no longer draining: the drain was cancelled", shown)
 		case fresh && m.Active == 0:
-			return say.print("drained", 0, "%s has no conversation left\n", shown)
+			return progress.print("drained", 0, "%s has no conversation left\n", shown)
 		case fresh && m.Active != left:
 			left = m.Active
-			if err := say.print(stateDraining, left, "%d conversations left\n", left); err != nil {
+			if err := progress.print(stateDraining, left, "%d conversations left\n", left); err != nil {
 				return err
 			}
 		}

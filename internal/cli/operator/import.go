@@ -97,7 +97,7 @@ func (cfg *importConfig) run(ctx context.Context, urls []string, out io.Writer) 
 func (cfg *importConfig) open(at config.Bucket) (storage.Bucket, func() error, error) {
 	if _, err := os.Stat(filepath.Join(at.Dir, "db")); at.Endpoint == "" && cfg.place.Data == "" && err != nil {
 		if err := os.MkdirAll(at.Dir, 0o700); err != nil {
-			return nil, nil, fmt.Errorf("make the data folder: %w", err)
+			return nil, nil, fmt.Errorf("create the data folder: %w", err)
 		}
 		return cli.OpenBucket(at)
 	}
@@ -125,14 +125,14 @@ func (cfg *importConfig) all(ctx context.Context, im *importing, agents, urls []
 		}
 		if err != nil {
 			left++
-			did = fmt.Sprintf("left behind: %v", err)
+			did = fmt.Sprintf("not imported: %v", err)
 		}
 		if _, err := fmt.Fprintf(out, "%s\n  %s\n", raw, did); err != nil {
 			return err
 		}
 	}
 	if left > 0 {
-		return &cli.ExitError{Code: exitLeft, Err: fmt.Errorf("%d of %d conversations are left behind", left, len(urls))}
+		return &cli.ExitError{Code: exitLeft, Err: fmt.Errorf("%d of %d conversations were not imported", left, len(urls))}
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (cfg *importConfig) all(ctx context.Context, im *importing, agents, urls []
 func (cfg *importConfig) address(raw string, agents []string) (conversation.Address, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return conversation.Address{}, errors.New("it is no URL; give the whole one of a conversation, such as https://old.example.com/agents/support/42")
+		return conversation.Address{}, errors.New("it is not a URL; use the whole URL of a conversation, such as https://old.example.com/agents/support/42")
 	}
 	path := strings.Split(strings.Trim(u.EscapedPath(), "/"), "/")
 	at := conversation.Address{Agent: cfg.agent}
@@ -153,7 +153,7 @@ func (cfg *importConfig) address(raw string, agents []string) (conversation.Addr
 	}
 	switch {
 	case at.Agent == "":
-		return at, errors.New("its path names no agent; name one with --agent")
+		return at, errors.New("its path has no agent; name one with --agent")
 	case len(agents) > 0 && !slices.Contains(agents, at.Agent):
 		return at, fmt.Errorf("the configuration has no agent %q; name one of %s with --agent", at.Agent, strings.Join(agents, ", "))
 	}

@@ -66,12 +66,12 @@ func TestImportCurrentLine(t *testing.T) {
 	say(old, "--attach", picture, "look")
 	from := old.Base + "/a%20b"
 	code, out := importTo(t, data, "--agent", "echo", from)
-	wantSaid(t, code, out, 0, "brought over: 4 messages, 1 attachments, 2 settlements")
+	wantSaid(t, code, out, 0, "imported: 4 messages, 1 attachments, 2 settlements")
 	code, out = importTo(t, data, "--agent", "echo", from)
-	wantSaid(t, code, out, 0, "is here already")
+	wantSaid(t, code, out, 0, "already stored")
 	say(old, "hello")
 	code, out = importTo(t, data, "--agent", "echo", from, from)
-	wantSaid(t, code, out, 0, "gone on with: 6 messages", "is here already")
+	wantSaid(t, code, out, 0, "continued: 6 messages", "already stored")
 	if code, out, errOut := program.Output(t, "log", "verify", "--data", data); code != 0 || !strings.Contains(out, "1 conversation") {
 		t.Errorf("verify: exit %d, %s%s", code, out, errOut)
 	}
@@ -104,7 +104,7 @@ func TestImportCurrentLine(t *testing.T) {
 	// The conversation has continued here, so the import must not overwrite it.
 	say(old, "elsewhere")
 	code, out, errOut := program.Output(t, "import", "flue", "--data", data, from)
-	wantSaid(t, code, out+errOut, 1, "left behind", "this one has gone on here")
+	wantSaid(t, code, out+errOut, 1, "not imported", "this one has continued here")
 }
 
 func wantFile(t *testing.T, url string, want []byte) {
@@ -172,9 +172,9 @@ func TestImportBetaLine(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
 	code, out := importTo(t, data, "--token-env", "OLD_TOKEN", base+"7")
-	wantSaid(t, code, out, 0, "brought over: 3 messages, 0 attachments, 2 settlements")
+	wantSaid(t, code, out, 0, "imported: 3 messages, 0 attachments, 2 settlements")
 	code, out = importTo(t, data, "--token-env", "OLD_TOKEN", base+"7")
-	wantSaid(t, code, out, 0, "is here already")
+	wantSaid(t, code, out, 0, "already stored")
 	_, dump, _ := program.Output(t, "log", "dump", "--data", data, "--agent", "echo", "--id", "7")
 	for _, want := range []string{
 		`What is it?\n\n[An image (image/png) stood here.`, `"text":"Hm."`, `"text":"I look."`, `"output":{"n":2}`, `"text":"It is a tag."`,
@@ -192,10 +192,10 @@ func TestImportReportsFailures(t *testing.T) {
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
 	code, out := importTo(t, data, "--token-env", "OLD_TOKEN", base+"busy", base+"run", base+"newer", base+"none", base+"gone", "x", base+"7", strings.Replace(base, "echo", "other", 1)+"7")
 	wantSaid(t, code, out, 1,
-		"submission sub_9 is not settled", "workflow run", "version 2, want 1", "has no message", "answers 404", "it is no URL", "brought over: 3 messages",
-		`has no agent "other"`, "7 of 8 conversations are left behind")
+		"submission sub_9 is not settled", "workflow run", "version 2, want 1", "has no message", "responded 404", "it is not a URL", "imported: 3 messages",
+		`has no agent "other"`, "7 of 8 conversations were not imported")
 	code, out = importTo(t, data, base+"7")
-	wantSaid(t, code, out, 1, "answers 401")
+	wantSaid(t, code, out, 1, "responded 401")
 	code, out, errOut := program.Output(t, "import", "flue", "--data", t.TempDir(), base+"7")
 	wantSaid(t, code, out+errOut, 1, "is not a data folder")
 }

@@ -49,13 +49,13 @@ func (im *importing) conversation(ctx context.Context, raw string, at conversati
 	if err != nil {
 		return "", err
 	}
-	life := transfer.Life{Address: at, UID: here.uid, At: here.at, Files: map[conversation.AttachmentID]conversation.Attachment{}}
+	incarnation := transfer.Life{Address: at, UID: here.uid, At: here.at, Files: map[conversation.AttachmentID]conversation.Attachment{}}
 	for _, part := range shown.Attachments() {
-		if life.Files[part.ID], err = im.attachment(ctx, raw, at, part); err != nil {
+		if incarnation.Files[part.ID], err = im.attachment(ctx, raw, at, part); err != nil {
 			return "", fmt.Errorf("attachment %s: %w", part.ID, err)
 		}
 	}
-	groups, err := shown.Records(life)
+	groups, err := shown.Records(incarnation)
 	if err != nil {
 		return "", err
 	}
@@ -63,14 +63,14 @@ func (im *importing) conversation(ctx context.Context, raw string, at conversati
 	if err != nil {
 		return "", err
 	}
-	said := fmt.Sprintf("%d messages, %d attachments, %d settlements, as %q of agent %q", len(shown.Messages), len(life.Files), len(shown.Settlements), at.ID, at.Agent)
+	summary := fmt.Sprintf("%d messages, %d attachments, %d settlements, as %q of agent %q", len(shown.Messages), len(incarnation.Files), len(shown.Settlements), at.ID, at.Agent)
 	switch {
 	case wrote == 0:
-		return "is here already: " + said, nil
+		return "already stored: " + summary, nil
 	case len(here.lines) > 0:
-		return "gone on with: " + said, nil
+		return "continued: " + summary, nil
 	}
-	return "brought over: " + said, nil
+	return "imported: " + summary, nil
 }
 
 // present is the stored part of a conversation.
@@ -113,7 +113,7 @@ func (im *importing) write(ctx context.Context, at conversation.Address, here *p
 		}
 		n := common(rest, lines)
 		if n < min(len(rest), len(lines)) {
-			return 0, errors.New("another conversation is here under its id, or this one has gone on here")
+			return 0, errors.New("another conversation has its id, or this one has continued here")
 		}
 		if rest = rest[n:]; n < len(lines) {
 			missing = append(missing, lines[n:])
@@ -125,7 +125,7 @@ func (im *importing) write(ctx context.Context, at conversation.Address, here *p
 	w := im.logs.Writer(at.Key(), storage.Nonce(ulid.Make().String()), here.end, 0)
 	for n, lines := range missing {
 		if _, err := w.Append(ctx, lines, conversation.TimeOf(time.Now())); err != nil {
-			return n, fmt.Errorf("write it: %w; run the same command again to go on", err)
+			return n, fmt.Errorf("write the conversation: %w; run the same command again to continue", err)
 		}
 	}
 	entry := storage.IndexEntry{Address: at, Day: storage.DayOf(conversation.TimeOf(time.Now()))}
@@ -197,7 +197,7 @@ func (o *oldServer) show(ctx context.Context, raw string) (*transfer.Conversatio
 		case got.upToDate || n == 0:
 			return events.Conversation()
 		case got.next == "":
-			return nil, errors.New("the server does not say where its event stream goes on")
+			return nil, errors.New("the server does not return the next offset of its event stream")
 		}
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -225,12 +225,12 @@ func (o *oldServer) get(ctx context.Context, raw string, to io.Writer) (a answer
 	o.access.Set(req)
 	res, err := o.client.Do(req)
 	if err != nil {
-		return a, fmt.Errorf("ask the old server: %w", err)
+		return a, fmt.Errorf("call the old server: %w", err)
 	}
 	defer res.Body.Close() //nolint:errcheck // read to its end, or the read error is returned
 	if res.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return a, fmt.Errorf("the old server responded %d: %s", res.StatusCode, strings.TrimSpace(string(said)))
+		body, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return a, fmt.Errorf("the old server responded %d: %s", res.StatusCode, strings.TrimSpace(string(body)))
 	}
 	a.next, a.upToDate = res.Header.Get("Stream-Next-Offset"), res.Header.Get("Stream-Up-To-Date") == "true"
 	a.bytes, err = io.Copy(to, io.LimitReader(res.Body, maxShownBytes+1))

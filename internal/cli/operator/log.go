@@ -134,7 +134,7 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.cut {
-				return cfg.cutOff(cmd.Context(), cmd.OutOrStdout())
+				return cfg.truncate(cmd.Context(), cmd.OutOrStdout())
 			}
 			return cfg.repair(cmd.Context(), cmd.OutOrStdout())
 		},
@@ -269,7 +269,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
 		}
-		p.sum("repair", at, sum, mending(sum, cfg.write))
+		p.sum("repair", at, sum, repairs(sum, cfg.write))
 		switch {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
@@ -281,7 +281,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case !cfg.write || conv == "":
 			return nil
 		}
-		outcome := isMended
+		outcome := releaseRepaired
 		if sum.Repairable == 0 {
 			outcome = stillQuarantined
 		}
@@ -305,7 +305,7 @@ func (p *findingPrinter) offerCut(conv conversation.Key) {
 }
 
 // repairs counts the applied or planned repairs.
-func mending(s inspect.Summary, write bool) string {
+func repairs(s inspect.Summary, write bool) string {
 	switch {
 	case write:
 		return fmt.Sprintf(", %d repaired", s.Mended)

@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// cutOff truncates the corrupt end of a log, or prints the loss if it is a plan.
-func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
+// truncate truncates the corrupt end of a log, or prints the loss if it is a plan.
+func (cfg *logConfig) truncate(ctx context.Context, out io.Writer) error {
 	conv, err := cfg.key()
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 		case !cfg.write:
 			return &cli.ExitError{Code: exitRepairable}
 		}
-		if err := isMended(ctx, b, conv, p); err != nil {
+		if err := releaseRepaired(ctx, b, conv, p); err != nil {
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
 		}
 		return nil

@@ -22,7 +22,7 @@ const byHand = "quarantined by an operator"
 // quarantineConfig holds the flags of "parley log quarantine".
 type quarantineConfig struct {
 	logConfig
-	set, putBack bool
+	set, release bool
 }
 
 func logQuarantineCommand(p *cli.Program) *cobra.Command {
@@ -45,7 +45,7 @@ func logQuarantineCommand(p *cli.Program) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	cfg.bucketFlags(cmd)
-	cmd.Flags().BoolVar(&cfg.putBack, "release", false, "release one conversation")
+	cmd.Flags().BoolVar(&cfg.release, "release", false, "release one conversation")
 	cmd.Flags().BoolVar(&cfg.set, "set", false, "quarantine one conversation")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print lines of JSON")
 	cmd.MarkFlagsMutuallyExclusive("release", "set")
@@ -57,17 +57,17 @@ func (cfg *quarantineConfig) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if conv == "" && (cfg.set || cfg.putBack) {
+	if conv == "" && (cfg.set || cfg.release) {
 		return cli.Usage(errors.New("--release and --set take one conversation: --agent and --id, or --conversation"))
 	}
-	return cfg.with(cfg.set || cfg.putBack, func(at config.Bucket, b storage.Bucket) error {
+	return cfg.with(cfg.set || cfg.release, func(at config.Bucket, b storage.Bucket) error {
 		p := &findingPrinter{out: out, json: cfg.json}
 		if _, err := storage.CheckFormat(ctx, b); err != nil {
 			return cfg.explain(at, err)
 		}
 		switch {
-		case cfg.putBack:
-			err = putBack(ctx, b, conv, p)
+		case cfg.release:
+			err = release(ctx, b, conv, p)
 		case cfg.set:
 			err = cfg.quarantine(ctx, b, conv, p)
 		default:
@@ -77,8 +77,8 @@ func (cfg *quarantineConfig) run(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// putBack releases a conversation from quarantine and prints it.
-func putBack(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+// release releases a conversation from quarantine and prints it.
+func release(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
 	err := storage.PutBack(ctx, b, conv)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
@@ -161,12 +161,12 @@ func (p *findingPrinter) aside(a storage.Quarantine) {
 	p.write(s.String())
 }
 
-// isMended releases a conversation whose log was repaired, if it is quarantined.
-func isMended(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+// releaseRepaired releases a conversation whose log was repaired, if it is quarantined.
+func releaseRepaired(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
 	if _, err := storage.ReadQuarantine(ctx, b, conv); errors.Is(err, storage.ErrNotFound) {
 		return nil
 	}
-	return putBack(ctx, b, conv, p)
+	return release(ctx, b, conv, p)
 }
 
 // stillQuarantined reports that a conversation without anything to repair is quarantined. The reason

@@ -57,8 +57,8 @@ type declaration struct {
 	to conversation.Dispatcher
 }
 
-// said is the content of one delivery in a form common to all platforms.
-type said struct {
+// delivery is the content of one delivery in a form common to all platforms.
+type delivery struct {
 	id      string   // of the delivery, empty if the platform sends none
 	kinds   []string // names of its kind, any of which the configuration may list
 	payload any      // for templates
@@ -68,7 +68,7 @@ type said struct {
 
 // deliver sends a message or a signal to the configured conversation. It ignores a delivery without a
 // conversation or a text.
-func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
+func (d *declaration) deliver(ctx context.Context, s delivery) (any, error) {
 	if len(d.Events) > 0 && !slices.ContainsFunc(s.kinds, func(k string) bool { return slices.Contains(d.Events, k) }) {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (d *declaration) spoken(name, id, text string) string {
 func (d *declaration) shared() bool { return !d.Instance.Zero() }
 
 // native delivers a JSON object.
-func (d *declaration) native(ctx context.Context, object []byte, s said) (any, error) {
+func (d *declaration) native(ctx context.Context, object []byte, s delivery) (any, error) {
 	payload, err := channels.ParseLossless(object)
 	if err != nil {
 		return nil, err
@@ -173,17 +173,17 @@ func (d *declaration) channel() (channels.Channel, error) {
 			if err != nil {
 				return nil, err
 			}
-			return d.deliver(ctx, said{id: id, kinds: []string{string(in.Event.Type)}, payload: payload})
+			return d.deliver(ctx, delivery{id: id, kinds: []string{string(in.Event.Type)}, payload: payload})
 		}})
 	case config.KindStripe:
 		return stripe.New(&stripe.Options{Secret: secret, PreviousSecret: d.previous(), Webhook: func(ctx context.Context, in stripe.Incoming) (any, error) {
-			return d.native(ctx, in.Native, said{id: in.ID, kinds: []string{in.Type}})
+			return d.native(ctx, in.Native, delivery{id: in.ID, kinds: []string{in.Type}})
 		}})
 	case config.KindStandardWebhooks:
 		return standardwebhooks.New(&standardwebhooks.Options{
 			Secret: secret, PreviousSecret: d.previous(), Prefix: d.HeaderPrefix,
 			Webhook: func(ctx context.Context, in standardwebhooks.Incoming) (any, error) {
-				return d.native(ctx, in.Native, said{id: in.ID, kinds: []string{in.Type}})
+				return d.native(ctx, in.Native, delivery{id: in.ID, kinds: []string{in.Type}})
 			},
 		})
 	case config.KindCommerce:
@@ -192,7 +192,7 @@ func (d *declaration) channel() (channels.Channel, error) {
 			ClientSecret: secret, PreviousClientSecret: d.previous(), Headers: commerce.Headers{Prefix: d.HeaderPrefix},
 			Webhook: func(ctx context.Context, in commerce.Incoming) (any, error) {
 				meta := c.Metadata(in.C)
-				return d.deliver(ctx, said{id: meta.WebhookID, kinds: []string{meta.Topic}, payload: in.Payload})
+				return d.deliver(ctx, delivery{id: meta.WebhookID, kinds: []string{meta.Topic}, payload: in.Payload})
 			},
 		})
 		return c, err
@@ -202,7 +202,7 @@ func (d *declaration) channel() (channels.Channel, error) {
 
 // slack ignores messages of bots, including its own, and events that are not new messages.
 func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
-	s := said{id: in.DeliveryID(), kinds: []string{in.EventType}}
+	s := delivery{id: in.DeliveryID(), kinds: []string{in.EventType}}
 	if m := in.Message(); m != nil {
 		if kind := in.Omit(m); kind != "" {
 			return d.omit(ctx, kind)
@@ -216,7 +216,7 @@ func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
 
 // messenger ignores messages of bots and owners, and events that are not new messages.
 func (d *declaration) messenger(ctx context.Context, in messenger.Incoming) (any, error) {
-	s := said{id: strconv.FormatInt(in.Update.ID, 10), kinds: []string{in.Update.Kind()}}
+	s := delivery{id: strconv.FormatInt(in.Update.ID, 10), kinds: []string{in.Update.Kind()}}
 	m, err := in.Update.Message()
 	if err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (d *declaration) github(ctx context.Context, in github.Incoming) (any, erro
 	if in.OfBot() {
 		return d.omit(ctx, "bot")
 	}
-	s := said{id: in.DeliveryID, kinds: []string{in.Event, in.Event + "." + in.Action}}
+	s := delivery{id: in.DeliveryID, kinds: []string{in.Event, in.Event + "." + in.Action}}
 	if ref, ok := in.Ref(); ok {
 		s.instance, _ = github.InstanceID(ref) // no conversation without an instance
 	}
@@ -258,7 +258,7 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 		return d.omit(ctx, "no message")
 	}
 	for _, m := range all {
-		s := said{id: m.ID, kinds: []string{m.Type}, text: m.Text.Body}
+		s := delivery{id: m.ID, kinds: []string{m.Type}, text: m.Text.Body}
 		if d.shared() || m.GroupID != "" {
 			s.text = d.spoken(m.Name, m.From, m.Text.Body)
 		}
@@ -271,7 +271,7 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 }
 
 func (d *declaration) twilio(ctx context.Context, in twilio.Incoming) (any, error) {
-	s := said{id: in.MessageSID, kinds: []string{"message"}, text: in.Body, payload: formObject(in.Native)}
+	s := delivery{id: in.MessageSID, kinds: []string{"message"}, text: in.Body, payload: formObject(in.Native)}
 	if d.shared() {
 		s.text = d.spoken("", in.From, in.Body)
 	}

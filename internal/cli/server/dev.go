@@ -109,8 +109,8 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	defer listener.Close()
-	said := besideEvents(conf, out, errOut)
-	how := manner{program: cfg.program, registry: reg, dev: true, out: out, outcomes: cfg.outcomes(said), secrets: hidden}
+	lines := besideEvents(conf, out, errOut)
+	how := manner{program: cfg.program, registry: reg, dev: true, out: out, outcomes: cfg.outcomes(lines), secrets: hidden}
 	n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
 	if err != nil {
 		return err
@@ -120,20 +120,20 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	handler := guarded(page, n.handler)
 	return serveNode(ctx, n, handler, listener, func() {
 		if !cfg.program.HasOwn() {
-			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
+			banner(lines, cfg, listener.Addr(), page.invitation(listener.Addr()))
 			return
 		}
 		more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
-		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, append(more, trial(cfg.program, conf, listener.Addr())...)...)
+		serveBanner(lines, "parley dev", conf, listener.Addr(), cfg.quiet, append(more, trial(cfg.program, conf, listener.Addr())...)...)
 	})
 }
 
 // outcomes returns the writer of outcome lines, nil if they are not printed.
-func (cfg *devConfig) outcomes(said io.Writer) io.Writer {
+func (cfg *devConfig) outcomes(lines io.Writer) io.Writer {
 	if cfg.quiet {
 		return nil
 	}
-	return said
+	return lines
 }
 
 // served returns the configuration of "parley dev" without a file: the agents of the program, or the

@@ -116,12 +116,12 @@ func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how 
 		return nil, err
 	}
 	// The node outlives ctx until stop, so that requests complete first.
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	nodeCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	var ended error
 	go func() {
 		defer close(done)
-		ended = errors.Join(n.run(life), n.close())
+		ended = errors.Join(n.run(nodeCtx), n.close())
 	}()
 	g := &generation{
 		conf: conf, handler: guarded(newPage(conf, at, how).over(n), n.handler), drain: n.handler.Drain, done: done,
@@ -283,10 +283,10 @@ func (r *reloader) fresh(content []byte, err error) bool {
 	if err != nil {
 		unread = err.Error()
 	}
-	said := unread == r.unread
+	known := unread == r.unread
 	r.unread = unread
 	if err != nil {
-		return !said
+		return !known
 	}
 	return !bytes.Equal(content, r.seen)
 }

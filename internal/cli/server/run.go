@@ -225,9 +225,9 @@ func (x *exchange) run(ctx context.Context, message string) error {
 		x.before = -1 // the node reports the error
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	life, stop := context.WithCancel(ctx)
+	nodeCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	g.Go(func() error { return x.node.run(life) })
+	g.Go(func() error { return x.node.run(nodeCtx) })
 	g.Go(func() error {
 		defer stop()
 		select {

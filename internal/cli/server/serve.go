@@ -130,9 +130,9 @@ func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 	return conf, nil
 }
 
-// said returns the source of the served agents for messages: the configuration file, or the program if
+// source returns the source of the served agents for messages: the configuration file, or the program if
 // there is none.
-func (cfg *serveConfig) said() string {
+func (cfg *serveConfig) source() string {
 	if _, err := os.Stat(cfg.file); errors.Is(err, fs.ErrNotExist) {
 		return "the program"
 	}
@@ -151,8 +151,8 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	if err != nil {
 		return err
 	}
-	said := cfg.said()
-	if err := CheckAgents(cfg.program, said, conf); err != nil {
+	source := cfg.source()
+	if err := CheckAgents(cfg.program, source, conf); err != nil {
 		return err
 	}
 	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
@@ -165,7 +165,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return err
 	}
 	defer listener.Close()
-	if err := checkConsole(said, conf, listener.Addr()); err != nil {
+	if err := checkConsole(source, conf, listener.Addr()); err != nil {
 		return err
 	}
 	observed, err := newObserver(cfg.file, conf, log)
@@ -193,7 +193,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	err = observed.run(ctx, status, func(ctx context.Context) error {
 		n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
 		if err != nil {
-			return stopped(ctx, fmt.Errorf("serve %s: %w", said, err))
+			return stopped(ctx, fmt.Errorf("serve %s: %w", source, err))
 		}
 		made.Store(n)
 		warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
@@ -201,7 +201,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return serveNode(ctx, n, observed.measured(guarded(page, n.handler)), listener, func() {
 			more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
 			more = append(more, clusterLines(conf, n.runtime.Status(), observed.address())...)
-			serveBanner(cfg.started(besideEvents(conf, out, errOut), hidden), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
+			serveBanner(cfg.started(besideEvents(conf, out, errOut), hidden), "parley serve: "+source, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
 	return explainCluster(conf, err)

@@ -9,11 +9,11 @@ import (
 // value serves nothing: call set first.
 type swap struct {
 	mu      sync.Mutex
-	current *tenant
+	current *servedHandler
 }
 
-// tenant is a handler and its number of open requests.
-type tenant struct {
+// servedHandler is a handler and its number of open requests.
+type servedHandler struct {
 	handler http.Handler
 	inside  int
 	retired bool
@@ -26,9 +26,9 @@ func (s *swap) set(h http.Handler) (left <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.current
-	s.current = &tenant{handler: h, left: make(chan struct{})}
+	s.current = &servedHandler{handler: h, left: make(chan struct{})}
 	if old == nil {
-		old = &tenant{left: make(chan struct{})}
+		old = &servedHandler{left: make(chan struct{})}
 	}
 	old.retired = true
 	old.check()
@@ -36,7 +36,7 @@ func (s *swap) set(h http.Handler) (left <-chan struct{}) {
 }
 
 // check closes left if the handler is retired and has no open request. The caller holds mu.
-func (t *tenant) check() {
+func (t *servedHandler) check() {
 	if t.retired && t.inside == 0 {
 		close(t.left)
 	}

@@ -30,7 +30,7 @@ func TestVendorWords(t *testing.T) {
 		log, send     string
 		shown         bool
 	}{
-		{name: "dev", command: "dev", log: words, send: "the vendor: " + words, shown: true},
+		{name: "dev", command: "dev", log: words, send: "vendor: " + words, shown: true},
 		{name: "dev, events elsewhere", command: "dev", top: "events: {jsonl: {file: " + filepath.Join(t.TempDir(), "events.jsonl") + "}}", log: words, send: "the cause is in the server's log at submission=sub_", shown: true},
 		{name: "serve", command: "serve", log: remedy, send: "the cause is in the server's log at submission=sub_"},
 		{name: "serve, with content", command: "serve", agent: ", events: {content: true}", log: words, send: "the cause is in the server's log at submission=sub_", shown: true},
@@ -53,7 +53,7 @@ agents:
 			}
 			_ = n.End(syscall.SIGTERM)
 			if log := n.Logs.String(); !strings.Contains(log, tt.log) || strings.Contains(log, words) != tt.shown {
-				t.Errorf("log has %q, want %q, words of the vendor: %v", log, tt.log, tt.shown)
+				t.Errorf("log has %q, want %q, words of vendor: %v", log, tt.log, tt.shown)
 			}
 			if all := out + errOut + n.Logs.String(); strings.Contains(all, key) {
 				t.Errorf("the key is shown: %q", all)
