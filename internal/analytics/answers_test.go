@@ -194,7 +194,7 @@ func submissionAnswers() map[string]answer {
 				return first(ordered(rows, -1, 4), 100, 7)
 			},
 		},
-		"Events of a submission": {"ts type session what ms tokens error_type", func(w *world, _ conversation.Time) [][]any { return told(w, busiest(w)) }},
+		"Events of a submission": {"ts type session what ms tokens error_type", func(w *world, _ conversation.Time) [][]any { return eventsOf(w, busiest(w)) }},
 		"Unsettled submissions": {
 			"agent instance_id submission_id since attempts state", func(w *world, _ conversation.Time) [][]any { return unsettled(w) },
 		},
@@ -339,7 +339,7 @@ func workAnswers() map[string]answer {
 			}), 1, 2)
 		}},
 		"Active conversations per hour": {"hour agent conversations submissions", func(w *world, since conversation.Time) [][]any {
-			// The hour of since begins with it.
+			// since is the start of an hour.
 			return ordered(grouped(w.since(since), func(e *observability.Event) []any {
 				if e.Live() {
 					return nil
