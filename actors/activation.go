@@ -193,7 +193,7 @@ func (a *activation) step(in machine.Input) {
 	if a.archive != nil {
 		held += a.archive.Weight()
 	}
-	owed, _ := a.machine.Owed()
+	owed, _ := a.machine.Unsettled()
 	a.share.hold(a.rt, held, int64(owed), a.machine.Idle())
 	if a.work != nil && !a.machine.Full() {
 		for _, gen := range a.work.Starved() {
@@ -208,7 +208,7 @@ func (a *activation) perform(e machine.Effect) {
 		a.append(e.Batch)
 	case machine.List:
 		a.rt.sweeper.Journal.List(a.entry(), int64(e.Seq), func() { a.self.Send(machine.Listed{}) })
-	case machine.Look:
+	case machine.ReadTail:
 		a.findTail(e)
 	case machine.Unlist:
 		a.rt.sweeper.Journal.Unlist(a.entry())
@@ -220,7 +220,7 @@ func (a *activation) perform(e machine.Effect) {
 		a.sendReply(e)
 	case machine.SendPost:
 		a.sendPost(e)
-	case machine.BuryPost:
+	case machine.StoreDeadLetter:
 		a.buryPost(e)
 	case machine.Checkpoint:
 		a.archive.Checkpoint(a.writer.checkpoint(e, a.tap.Exported()))
@@ -321,7 +321,7 @@ func (a *activation) stop(e machine.Stop) {
 			a.rt.active.fences.Add(1)
 		}
 		a.log.Warn("conversation stepped down", "fenced", fenced, "err", e.Err)
-		_, first := a.machine.Owed()
+		_, first := a.machine.Unsettled()
 		a.tap.Recovery(first, &observability.SubmissionRecovery{
 			Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: fenced,
 		})

@@ -20,7 +20,7 @@ func (a *activation) sendPost(e machine.SendPost) {
 		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission, Channel: p.Channel, ReplyAddress: p.ReplyAddress,
 		Enqueued: time.UnixMilli(int64(p.At)), Attempt: p.Attempts + 1,
 	}
-	quiet := a.work.LastWord(p)
+	quiet := a.work.EndDrafts(p)
 	a.rt.tasks.spawn(func() {
 		if !quiet(a.self.ctx) {
 			return
@@ -36,9 +36,9 @@ func (a *activation) sendPost(e machine.SendPost) {
 	})
 }
 
-// buryPost stores the dead letter of a post; [machine.PostBuried] confirms it. It retries until the
+// buryPost stores the dead letter of a post; [machine.DeadLetterStored] confirms it. It retries until the
 // activation ends. Until it succeeds, the journal or a timer lists the conversation.
-func (a *activation) buryPost(e machine.BuryPost) {
+func (a *activation) buryPost(e machine.StoreDeadLetter) {
 	l := storage.DeadLetter{
 		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
 		Submission: e.Post.Submission, Target: e.Post.Target, Attempts: e.Attempts, Reason: e.Reason, At: conversation.TimeOf(a.rt.world.wall()),
@@ -48,12 +48,12 @@ func (a *activation) buryPost(e machine.BuryPost) {
 		defer cancel()
 		err := storage.PutDeadLetter(ctx, a.rt.bucket, l)
 		if err == nil {
-			a.rt.work.GaveUp()
+			a.rt.work.CountDeadLetter()
 			// These are the arguments of "parley outbox resend"; a just created conversation's log
 			// lacks the address.
 			a.rt.opts.Logger.Error("post failed permanently; dead letter stored", "conversation", string(a.key), "agent", l.Address.Agent, "id", l.Address.ID,
 				"post", string(l.Post), "batch", l.Seq, "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
-			a.self.Send(machine.PostBuried{Post: l.Post})
+			a.self.Send(machine.DeadLetterStored{Post: l.Post})
 		} else if a.self.ctx.Err() == nil {
 			a.log.Error("store dead letter", "post", string(l.Post), "err", err)
 		}

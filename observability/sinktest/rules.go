@@ -103,7 +103,7 @@ func checkCallersSlice(ctx context.Context, s *store) error {
 		return err
 	}
 	if after, err := encode(given); err != nil || !bytes.Equal(before, after) {
-		return fmt.Errorf("Write modified the events (%v)", err)
+		return fmt.Errorf("events modified by Write (%v)", err)
 	}
 	clear(given)
 	return s.holds(events)

@@ -42,9 +42,9 @@ type (
 	Append struct{ Batch conversation.Batch }
 	// List makes the journal list this writer; [Listed] answers.
 	List struct{ Seq conversation.Offset }
-	// Look reads the tail of the log from the bucket. Everything up to After is known; [Looked]
+	// ReadTail reads the tail of the log from the bucket. Everything up to After is known; [TailRead]
 	// answers.
-	Look struct{ After conversation.Offset }
+	ReadTail struct{ After conversation.Offset }
 	// Unlist allows the journal to drop this writer at any later time.
 	Unlist struct{}
 	// Reply answers a caller.
@@ -113,9 +113,9 @@ type (
 	}
 	// SendPost makes an attempt to deliver a post; [PostTried] answers.
 	SendPost struct{ Post *conversation.Post }
-	// BuryPost stores the dead letter of an undeliverable post. It is repeated until it succeeds;
-	// [PostBuried] answers.
-	BuryPost struct {
+	// StoreDeadLetter stores the dead letter of an undeliverable post. It is repeated until it succeeds;
+	// [DeadLetterStored] answers.
+	StoreDeadLetter struct {
 		Post     *conversation.Post
 		Attempts int
 		Reason   string
@@ -177,27 +177,27 @@ type (
 	}
 )
 
-func (Append) effect()         {}
-func (List) effect()           {}
-func (Look) effect()           {}
-func (Unlist) effect()         {}
-func (Reply) effect()          {}
-func (CallModel) effect()      {}
-func (CallUnrecorded) effect() {}
-func (RunTool) effect()        {}
-func (StoreOutput) effect()    {}
-func (StoreTimer) effect()     {}
-func (SendReply) effect()      {}
-func (SendPost) effect()       {}
-func (BuryPost) effect()       {}
-func (StartDelivery) effect()  {}
-func (ShowSettlement) effect() {}
-func (Summarize) effect()      {}
-func (FinishResponse) effect() {}
-func (Checkpoint) effect()     {}
-func (Cancel) effect()         {}
-func (SetTimer) effect()       {}
-func (Stop) effect()           {}
+func (Append) effect()          {}
+func (List) effect()            {}
+func (ReadTail) effect()        {}
+func (Unlist) effect()          {}
+func (Reply) effect()           {}
+func (CallModel) effect()       {}
+func (CallUnrecorded) effect()  {}
+func (RunTool) effect()         {}
+func (StoreOutput) effect()     {}
+func (StoreTimer) effect()      {}
+func (SendReply) effect()       {}
+func (SendPost) effect()        {}
+func (StoreDeadLetter) effect() {}
+func (StartDelivery) effect()   {}
+func (ShowSettlement) effect()  {}
+func (Summarize) effect()       {}
+func (FinishResponse) effect()  {}
+func (Checkpoint) effect()      {}
+func (Cancel) effect()          {}
+func (SetTimer) effect()        {}
+func (Stop) effect()            {}
 
 // Answer is the reply to a caller.
 type Answer interface{ answer() }

@@ -207,8 +207,8 @@ type (
 		RetryAfter time.Duration
 		Took       time.Duration
 	}
-	// PostBuried reports that the dead letter of a post is stored.
-	PostBuried struct{ Post conversation.PostID }
+	// DeadLetterStored reports that the dead letter of a post is stored.
+	DeadLetterStored struct{ Post conversation.PostID }
 
 	// Appended reports that the batch in flight is durable and its claim verified.
 	Appended struct{ Offset conversation.Offset }
@@ -217,8 +217,8 @@ type (
 	AppendLost struct{ Err error }
 	// Listed reports that the landed journal, and any in flight, list this writer.
 	Listed struct{}
-	// Looked answers a [Look] with the tail of the log, or with the error of the read.
-	Looked struct {
+	// TailRead answers a [ReadTail] with the tail of the log, or with the error of the read.
+	TailRead struct {
 		Tail conversation.Offset
 		Err  error
 	}
@@ -354,12 +354,12 @@ func (TimerStored) input()      {}
 func (ReplySent) input()        {}
 func (Post) input()             {}
 func (PostTried) input()        {}
-func (PostBuried) input()       {}
+func (DeadLetterStored) input() {}
 func (ToolSuspended) input()    {}
 func (Appended) input()         {}
 func (AppendLost) input()       {}
 func (Listed) input()           {}
-func (Looked) input()           {}
+func (TailRead) input()         {}
 func (Model) input()            {}
 func (ToolDone) input()         {}
 func (WaitFor) input()          {}

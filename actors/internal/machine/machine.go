@@ -198,9 +198,9 @@ func (m *Machine) Address() (at conversation.Address, ok bool) {
 	return m.state.Created().Address(), true
 }
 
-// Owed returns the number of unsettled submissions of this machine, and the one under way or else the
+// Unsettled returns the number of unsettled submissions of this machine, and the one under way or else the
 // first. A stopped machine returns 0 and the same submission.
-func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
+func (m *Machine) Unsettled() (n int, first conversation.SubmissionID) {
 	if m.state == nil {
 		return 0, ""
 	}
@@ -402,7 +402,7 @@ func (m *Machine) take(in Input) {
 		m.post(in)
 	case PostTried:
 		m.postTried(in)
-	case PostBuried:
+	case DeadLetterStored:
 		m.postBuried(in)
 	case Appended:
 		m.appended(in)
@@ -411,7 +411,7 @@ func (m *Machine) take(in Input) {
 	case Listed:
 		m.listing, m.listed = false, true
 		m.decideSignals()
-	case Looked:
+	case TailRead:
 		m.tailRead(in)
 	case Model:
 		m.model(in)

@@ -202,10 +202,10 @@ func (m *Machine) recordPostOutcome(s *posting, r conversation.Record) {
 // bury stores the dead letter before the record that ends the post.
 func (m *Machine) bury(p *conversation.Post, s *posting) {
 	s.buried, s.of = true, p.Offset
-	m.emit(BuryPost{Post: p, Attempts: s.attempts, Reason: s.reason})
+	m.emit(StoreDeadLetter{Post: p, Attempts: s.attempts, Reason: s.reason})
 }
 
-func (m *Machine) postBuried(in PostBuried) {
+func (m *Machine) postBuried(in DeadLetterStored) {
 	p := m.state.Post(in.Post)
 	if p == nil || m.draining {
 		return

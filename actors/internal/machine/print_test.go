@@ -57,7 +57,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		printRecords(w, e.Batch.Records)
 	case machine.List:
 		fmt.Fprintf(w, "list seq=%d\n", int64(e.Seq))
-	case machine.Look:
+	case machine.ReadTail:
 		fmt.Fprintf(w, "read-tail after=%d\n", int64(e.After))
 	case machine.Unlist:
 		fmt.Fprintln(w, "unlist")
@@ -96,7 +96,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "send-reply %s/%s %q %s %s %q\n", e.To.Address.Agent, e.To.Address.ID, e.To.Name, e.Reply.Submission, e.Reply.Outcome, e.Reply.Text)
 	case machine.SendPost:
 		fmt.Fprintf(w, "send-post %s to %s %s\n", e.Post.ID, e.Post.Target, e.Post.Body)
-	case machine.BuryPost:
+	case machine.StoreDeadLetter:
 		fmt.Fprintf(w, "bury-post %s to %s attempts=%d %q\n", e.Post.ID, e.Post.Target, e.Attempts, e.Reason)
 	case machine.StartDelivery:
 		fmt.Fprintf(w, "start-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)

@@ -205,13 +205,13 @@ func (w *world) progress(first int) bool {
 // reportTail reports a tail to the machine: its own newest batch, the batch in flight, landed or not, or one
 // of another writer.
 func (w *world) reportTail() {
-	in := machine.Looked{Tail: conversation.Offset(len(w.log) - 1)}
+	in := machine.TailRead{Tail: conversation.Offset(len(w.log) - 1)}
 	fault, overtaken := w.r.IntN(100), false
 	switch {
 	case w.calm:
 	case fault < 10:
 		w.seen["tail read failed"]++
-		in = machine.Looked{Err: errors.New("bucket unavailable")}
+		in = machine.TailRead{Err: errors.New("bucket unavailable")}
 	case fault < 40 && w.inflight != nil:
 		w.seen["tail behind an append"]++
 		in.Tail = w.inflight.Offset

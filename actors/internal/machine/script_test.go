@@ -164,7 +164,7 @@ func (s *script) follow(e machine.Effect) {
 		s.reply = e.Reply.Submission
 	case machine.SendPost:
 		s.post = e.Post.ID
-	case machine.BuryPost:
+	case machine.StoreDeadLetter:
 		s.post = e.Post.ID
 	case machine.Summarize:
 		s.job = e.Gen
@@ -308,9 +308,9 @@ func (s *script) input() machine.Input {
 		return machine.Listed{}
 	case "tail":
 		if s.d.HasArg("failed") {
-			return machine.Looked{Err: errors.New("bucket unavailable")}
+			return machine.TailRead{Err: errors.New("bucket unavailable")}
 		}
-		return machine.Looked{Tail: conversation.Offset(s.number("tail", len(s.log)-1))}
+		return machine.TailRead{Tail: conversation.Offset(s.number("tail", len(s.log)-1))}
 	case "model":
 		return s.model()
 	case "tool":
@@ -448,7 +448,7 @@ func (s *script) postInput() machine.Input {
 	case "post-tried":
 		return machine.PostTried{Post: s.post, Delivered: s.d.HasArg("delivered"), Gone: s.d.HasArg("gone"), Reason: s.arg("failed"), RetryAfter: s.duration("after", 0)}
 	case "dead-letter-stored":
-		return machine.PostBuried{Post: s.post}
+		return machine.DeadLetterStored{Post: s.post}
 	case "resend":
 		s.caller++
 		a := admission(s.arg("key"), "")

@@ -30,13 +30,13 @@ func (m *Machine) confirm(to ReplyID, value Answer) {
 func (m *Machine) readTail() {
 	if m.tailReads.begun == m.tailReads.done {
 		m.tailReads.begun++
-		m.emit(Look{After: m.durable})
+		m.emit(ReadTail{After: m.durable})
 	}
 }
 
 // tailRead handles the result of a tail read. A tail above the durable prefix may be the batch in
 // flight, whose own outcome then decides.
-func (m *Machine) tailRead(in Looked) {
+func (m *Machine) tailRead(in TailRead) {
 	m.tailReads.done = m.tailReads.begun
 	if in.Err != nil {
 		m.refuseTailReads(in.Err)

@@ -15,8 +15,8 @@ const shop = "shop"
 
 // receivers receives the posts of a world.
 type receivers struct {
-	sending []*conversation.Post // under way
-	burying []machine.BuryPost   // dead letters being stored
+	sending []*conversation.Post      // under way
+	burying []machine.StoreDeadLetter // dead letters being stored
 	got     map[conversation.PostID]bool
 	letters map[conversation.PostID]bool
 	shop    bool // a channel delivers to the conversation
@@ -97,7 +97,7 @@ func (w *world) deadLetterStored() {
 	w.receivers.letters[e.Post.ID] = true
 	w.seen["dead letter"]++
 	w.note("dead letter of %s", e.Post.ID)
-	w.do(machine.PostBuried{Post: e.Post.ID})
+	w.do(machine.DeadLetterStored{Post: e.Post.ID})
 }
 
 func (w *world) deferredUntil(at conversation.Offset) (conversation.Time, bool) {

@@ -292,7 +292,7 @@ func (w *world) useTool() {
 	}
 	w.tools = slices.Delete(w.tools, i, i+1)
 	if c.Name == conversation.TaskTool && w.chance(80) {
-		in := machine.TaskCalled{Gen: c.Gen, Call: c.Call, Agent: "helper", Prompt: "Look it up."}
+		in := machine.TaskCalled{Gen: c.Gen, Call: c.Call, Agent: "helper", Prompt: "ReadTail it up."}
 		w.stale = append(w.stale, in)
 		w.note("task %s", c.Call)
 		w.do(in)

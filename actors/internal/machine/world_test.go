@@ -248,7 +248,7 @@ func (w *world) effect(e machine.Effect) {
 		w.append(e.Batch)
 	case machine.List:
 		w.list(e)
-	case machine.Look:
+	case machine.ReadTail:
 		w.beginTailRead(e)
 	case machine.Unlist:
 		w.unlist()
@@ -268,7 +268,7 @@ func (w *world) effect(e machine.Effect) {
 		w.sendReply(e)
 	case machine.SendPost:
 		w.sendPost(e)
-	case machine.BuryPost:
+	case machine.StoreDeadLetter:
 		w.receivers.burying = append(w.receivers.burying, e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
@@ -396,7 +396,7 @@ func (w *world) list(e machine.List) {
 	w.journal = append(w.journal, listing{writer: w.writer, seq: e.Seq})
 }
 
-func (w *world) beginTailRead(e machine.Look) {
+func (w *world) beginTailRead(e machine.ReadTail) {
 	if w.readingTail || int(e.After) != len(w.log)-1 {
 		violate("tail read after %d, tail is %d, another under way: %v", int64(e.After), len(w.log)-1, w.readingTail)
 	}

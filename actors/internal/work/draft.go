@@ -112,9 +112,9 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 	})
 }
 
-// LastWord ends the drafts of a submission before its post is delivered. quiet waits until no draft is
+// EndDrafts ends the drafts of a submission before its post is delivered. quiet waits until no draft is
 // under way; ok is false if ctx ends first.
-func (r *Runner) LastWord(p *conversation.Post) (quiet func(ctx context.Context) (ok bool)) {
+func (r *Runner) EndDrafts(p *conversation.Post) (quiet func(ctx context.Context) (ok bool)) {
 	d := &r.drafts
 	if r.node.live[p.Target] == nil || d.showing == nil {
 		return func(context.Context) bool { return true }

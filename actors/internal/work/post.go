@@ -72,8 +72,8 @@ func (n *Node) Posts() PostCounts {
 	return PostCounts{n.deliveries.waiting.Load(), n.deliveries.delivered.Load(), n.deliveries.failed.Load(), n.deliveries.givenUp.Load()}
 }
 
-// GaveUp counts a dead letter.
-func (n *Node) GaveUp() { n.deliveries.givenUp.Add(1) }
+// CountDeadLetter counts a dead letter.
+func (n *Node) CountDeadLetter() { n.deliveries.givenUp.Add(1) }
 
 // Deliver attempts to deliver a post. ok is false if ctx ended first and the outcome is unknown.
 func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTried, ok bool) {
