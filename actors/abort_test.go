@@ -18,6 +18,7 @@ import (
 
 // TestAbort aborts a running submission and two queued ones. One intent is durable, emitted text
 // stays, each submission settles once, and later ones run normally.
+// covers: protocol/61, protocol/92
 func TestAbort(t *testing.T) {
 	at := chat("c")
 	w := newWorld(t)

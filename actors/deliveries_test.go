@@ -111,6 +111,7 @@ func (p *platform) send(r *rand.Rand) {
 
 // TestDeliveriesAcrossCrash: duplicate webhooks with different attempt numbers, at two nodes of which
 // one is killed, produce one submission each.
+// covers: channels/96, channels/97
 func TestDeliveriesAcrossCrash(t *testing.T) {
 	if isolated(t) {
 		return

@@ -56,6 +56,7 @@ func both(f, g func(*conversation.Admission)) func(*conversation.Admission) {
 
 // TestDecisions checks the order of decisions: known key, then condition, then schema. Rejections and
 // prechecks change no byte.
+// covers: protocol/28, protocol/38, protocol/188
 func TestDecisions(t *testing.T) {
 	const clear = "" // of a precheck: no objection
 	cold, warm := chat("cold"), chat("warm")
@@ -139,6 +140,7 @@ func checkDecision(t *testing.T, want conversation.Code, first conversation.Rece
 	}
 }
 
+// covers: protocol/36
 func TestConditionOnTheRightIncarnation(t *testing.T) {
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
@@ -151,6 +153,7 @@ func TestConditionOnTheRightIncarnation(t *testing.T) {
 	}
 }
 
+// covers: protocol/193
 func TestOneKeyIsAdmittedOnce(t *testing.T) {
 	const callers = 16
 	w := newWorld(t)
@@ -364,6 +367,7 @@ func TestCanceledCallersLoseNothing(t *testing.T) {
 // TestStallIsNotRejection: a message whose first batch takes longer than its sender's deadline is not
 // reported as rejected. It is admitted in the end, and a retry with the reported key finds the same
 // message.
+// covers: protocol/200
 func TestStallIsNotRejection(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})

@@ -49,6 +49,7 @@ func (w *world) streamed(t testing.TB, at conversation.Address) (events []json.R
 // TestEventMarksWithOlderNode: a node without event streams writes checkpoints without marks, or
 // keeps existing ones. The next node with event streams rebuilds them from the log, and readers always
 // see one stream.
+// covers: beta/90
 func TestEventMarksWithOlderNode(t *testing.T) {
 	w := newWorld(t)
 	at, sent := chat("c"), 0

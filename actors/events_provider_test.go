@@ -63,6 +63,7 @@ func requestsOf(s *memorySink, live bool) (out []observability.ModelRequest) {
 
 // TestEventsNameTheProvider: turn and turn_request identify the provider by the telemetry of its
 // registration, also for failed and aborted calls, and always by its registered id.
+// covers: providers/56, providers/57, providers/60, providers/62, providers/63, providers/85
 func TestEventsNameTheProvider(t *testing.T) {
 	w := newWorld(t)
 	reg := providers.NewRegistry(nil)

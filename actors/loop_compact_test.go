@@ -286,6 +286,7 @@ func callBinding(ctx context.Context, req providers.Request, _ *providers.Assemb
 }
 
 // TestOverflow: a request that is too long, by any vendor's error, is shortened once.
+// covers: providers/148
 func TestOverflow(t *testing.T) {
 	inWords := providers.ResponseError(400, nil, []byte(`{"error":{"message":"prompt is too long: 1200 tokens > 1000 maximum"}}`))
 	silent := repliesAt("cut words", providers.Usage{Input: 1001, Output: 2, Total: 1003})

@@ -167,6 +167,7 @@ func hostile(t *testing.T) []file {
 
 // TestHostileFiles: a message with any file as an image is answered, and so is the next one, at once,
 // also by another node. Clients see the files as sent.
+// covers: providers/178
 func TestHostileFiles(t *testing.T) {
 	files := hostile(t)
 	inLoop(t, func(t *testing.T, l *loop) {
@@ -293,6 +294,7 @@ func crc(b []byte) []byte { return be32(crc32.ChecksumIEEE(b)) }
 
 // TestImagesExceedRequestSize: images are dropped from a request that is too large, because a summary would
 // not shrink them. The newest stays. Without images, the text is summarized.
+// covers: providers/180
 func TestImagesExceedRequestSize(t *testing.T) {
 	tooLarge := &providers.Error{Kind: providers.KindContextOverflow, Status: http.StatusRequestEntityTooLarge}
 	for name, refusal := range map[string]*providers.Error{
@@ -335,6 +337,7 @@ func TestImagesExceedRequestSize(t *testing.T) {
 
 // TestImagesExceedVendorLimit: no request exceeds a known limit of images. The newest is always
 // included, and the prefix of requests changes only with every third image, also on another node.
+// covers: providers/179
 func TestImagesExceedVendorLimit(t *testing.T) {
 	const most = 4
 	one := drawn(t, 9, 9)

@@ -63,6 +63,7 @@ func (b sizedBinding) stream(ctx context.Context, req providers.Request, a *prov
 // TestOverflowOfSmallRequests: a vendor may reject a request far smaller than the default tail that
 // stays verbatim. The tail, the summary and the summarizer's prompt shrink to the rejected size, for
 // any error text.
+// covers: providers/148
 func TestOverflowOfSmallRequests(t *testing.T) {
 	const before, after = 1 << 20, 8600
 	for name, refusal := range map[string]sizedBinding{
@@ -109,6 +110,7 @@ func TestOverflowOfSmallRequests(t *testing.T) {
 
 // TestOverflowOfOneMessage: a single message that is too long fails with that reason, first or later;
 // the next one is answered.
+// covers: providers/148
 func TestOverflowOfOneMessage(t *testing.T) {
 	for _, earlier := range []int{0, 3} {
 		t.Run(fmt.Sprintf("behind %d", earlier), func(t *testing.T) {

@@ -183,6 +183,7 @@ func TestPanicAnswersWaitingCallers(t *testing.T) {
 
 // TestAdmissionIsRepeatedOnce: one panic of an owner is retried, a second is not. A moved owner is
 // always retried.
+// covers: protocol/200
 func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	panicked := fmt.Errorf("request: %w", grain.ErrPanicked)
 	unknown := fmt.Errorf("request: %w", grain.ErrOutcomeUnknown)
@@ -264,6 +265,7 @@ func checkUnknown(t *testing.T, err error, key string) {
 
 // TestUnknownOutcomeOfOtherRequests: an abort that may have been recorded is reported as unknown, too. A
 // precheck records nothing, so its outcome is never unknown.
+// covers: protocol/200
 func TestUnknownOutcomeOfOtherRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -50,6 +50,7 @@ func thinks(seal func(string) string) script {
 
 // TestRequestIsPrefixOfNext: each prompt is a byte prefix of the next, so that the vendor's cache
 // hits. That includes tools, reasoning and another activation. A summary changes it once.
+// covers: providers/173, providers/176
 func TestRequestIsPrefixOfNext(t *testing.T) {
 	sealed := func(s string) string { return fmt.Sprintf(`{"encrypted_content":%q,"summary":[%d]}`, s, len("think1")) }
 	for name, tt := range map[string]struct {

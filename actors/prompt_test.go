@@ -138,6 +138,7 @@ func TestImageThatCannotBeRead(t *testing.T) {
 	w.untilSettled(chat("c"), 1)
 }
 
+// covers: protocol/25
 func TestSignalsAreRenderedForTheModel(t *testing.T) {
 	for name, test := range map[string]struct {
 		signal conversation.Delivery

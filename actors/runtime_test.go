@@ -681,6 +681,7 @@ func TestPassivatedConversationIsReopened(t *testing.T) {
 	}
 }
 
+// covers: protocol/198
 func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 	for name, objects := range map[string]map[string]string{
 		"version 5": {"format.json": `{"schemaVersion":5,"minWriter":5}`},

@@ -182,6 +182,7 @@ func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, ove
 }
 
 // TestSimulation runs schedules with every rule enabled.
+// covers: protocol/4
 func TestSimulation(t *testing.T) {
 	if *simSeed >= 0 {
 		s := simSchedule{simEverything(), uint64(*simSeed)}

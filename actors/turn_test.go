@@ -61,6 +61,7 @@ func (n *node) snapshot(at conversation.Address) conversation.Snapshot {
 	return s
 }
 
+// covers: protocol/65
 func TestProviderErrorsAreSanitized(t *testing.T) {
 	const raw = "vendor says: key sk-123 of org acme is out of credit"
 	emitted := []conversation.RecordType{conversation.TypeResponseStarted, conversation.TypeDelta}

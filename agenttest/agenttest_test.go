@@ -239,6 +239,7 @@ func TestMissingAnswerFailsTheTest(t *testing.T) {
 }
 
 // TestGeneration verifies that the agent's settings reach the model, and that Prepare overrides them.
+// covers: providers/181
 func TestGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := forecast(func(context.Context, string) error { return nil })

@@ -37,6 +37,7 @@ func (r *reader) Show(_ context.Context, d outbox.Draft) error {
 
 // TestDrafts verifies drafts of a slow reply: growing prefixes at a bounded rate, fewer after errors,
 // none after a permanent error. The reply is delivered in each case.
+// covers: channels/160, channels/162
 func TestDrafts(t *testing.T) {
 	const text = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 	for name, c := range map[string]struct {
@@ -102,6 +103,7 @@ func (s *slow) Show(_ context.Context, d outbox.Draft) error {
 }
 
 // TestReplyWaitsForItsDraft verifies that a reply is delivered after a draft in flight.
+// covers: channels/162
 func TestReplyWaitsForItsDraft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}

@@ -42,6 +42,7 @@ func (r *room) Edit(ctx context.Context, to channels.Reply, _, text string) erro
 // TestReplyAddress verifies that two senders of one conversation get their own replies and drafts at
 // their own addresses, over crashes. A message that a tool dispatches to its own conversation is
 // answered at the address of the delivery. A caller cannot choose an address.
+// covers: channels/194
 func TestReplyAddress(t *testing.T) {
 	for _, crash := range []time.Duration{0, time.Second, 9 * time.Second, 15 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -99,6 +99,7 @@ func (anyURL) Check(string) error { return nil }
 
 // TestCallersNameOpenTargets verifies that a caller gets the same response for a configured target, a
 // reply target of a channel, and an unknown target.
+// covers: channels/168
 func TestCallersNameOpenTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := replyStage(t, &wall{})
@@ -130,6 +131,7 @@ func TestCallersNameOpenTargets(t *testing.T) {
 // TestReplyTargets verifies that a reply target serves only deliveries of its channel and messages
 // that the program sends to their conversations. Nothing that a caller chooses has an effect: the id,
 // the key, a body like a notice.
+// covers: channels/167
 func TestReplyTargets(t *testing.T) {
 	deliver := func(channel, agentName, notify string) func(*testing.T, *agenttest.Host) error {
 		return func(t *testing.T, h *agenttest.Host) error {
@@ -198,6 +200,7 @@ func TestReplyTargets(t *testing.T) {
 }
 
 // TestReplyIsSentAgain verifies that a dead letter keeps its channel, also over a restart.
+// covers: channels/169
 func TestReplyIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wall{err: &outbox.GoneError{Err: errUnavailable}}

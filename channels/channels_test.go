@@ -31,6 +31,7 @@ func respond(text string) channels.Handler {
 	}
 }
 
+// covers: channels/1, channels/30
 func TestDeclarations(t *testing.T) {
 	ok := respond("")
 	for name, tt := range map[string]struct {
@@ -64,6 +65,7 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
+// covers: channels/2, channels/25, channels/26, channels/27, channels/28, upgrade/15
 func TestListed(t *testing.T) {
 	c := routes{
 		{Method: "PUT", Path: "/a", Handler: respond("put")}, {Method: "POST", Path: "/a", Handler: respond("post")},
@@ -98,6 +100,7 @@ func TestListed(t *testing.T) {
 	}
 }
 
+// covers: channels/15
 func TestIncompleteResponse(t *testing.T) {
 	broken := channels.Endpoint{Method: "POST", Path: "/a", Silent: true, Accept: func(*http.Request, []byte) (channels.Call, error) {
 		return func(context.Context) (any, error) {
@@ -123,6 +126,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
+// covers: channels/89
 func TestSecretIsHidden(t *testing.T) {
 	const text = "xoxb-very-secret"
 	s := channels.Secret(text)
@@ -150,6 +154,7 @@ func TestSecretIsHidden(t *testing.T) {
 
 // FuzzCodes verifies that a signature has one accepted encoding, except for the case of hexadecimal
 // digits.
+// covers: channels/45, channels/59
 func FuzzCodes(f *testing.F) {
 	sum := sha256.Sum256(nil)
 	f.Add("sha256=" + hex.EncodeToString(sum[:]))
@@ -168,6 +173,7 @@ func FuzzCodes(f *testing.F) {
 }
 
 // FuzzEscape verifies that Escape and Unescape are inverse.
+// covers: channels/86
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"a:b", "é", "%3A", "%3a", "a b", "", "\xff", "%", "%4", "%4G", "%ED%A0%80", "-_.!~*'()"} {
 		f.Add(s)
@@ -191,6 +197,7 @@ func sum(s string) string {
 	return hex.EncodeToString(b[:])
 }
 
+// covers: channels/173
 func TestHandlerPanics(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler channels.Handler
@@ -230,6 +237,7 @@ type brokenRoutes struct{ act func() }
 
 func (c brokenRoutes) Routes() []channels.Route { c.act(); return nil }
 
+// covers: channels/173
 func TestRoutesOfFailingChannel(t *testing.T) {
 	for name, tt := range map[string]struct {
 		act  func()

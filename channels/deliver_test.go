@@ -35,6 +35,9 @@ func minimal() channels.Delivery {
 	return channels.Delivery{Channel: "notes", Agent: "a", InstanceID: "i", DeliveryID: "evt_1", Text: "Hello."}
 }
 
+// covers: channels/90 initial_data, channels/90 signal, channels/90 user, channels/91 id_not_UTF-8
+// covers: channels/91 id_of_256_characters_with_its_channel, channels/91 long_id, channels/154 reply
+// covers: upgrade/38 initial_data
 func TestDeliver(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*channels.Delivery)
@@ -94,6 +97,7 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
+// covers: channels/92
 func TestDeliverRefuses(t *testing.T) {
 	for name, change := range map[string]func(*channels.Delivery){
 		"no channel": func(d *channels.Delivery) { d.Channel = "" }, "no id": func(d *channels.Delivery) { d.DeliveryID = "" },
@@ -157,6 +161,7 @@ func post(h http.Handler, body string, headers ...string) *httptest.ResponseReco
 
 // TestOutcomes verifies status, counter and log of each result; none of them contains content of the
 // delivery.
+// covers: channels/100, channels/101, channels/95 other_content, channels/99 not_known, channels/99 unavailable
 func TestOutcomes(t *testing.T) {
 	conflict := conversation.Errorf(conversation.CodeSubmissionConflict, "confidential")
 	conflict.Meta = map[string]any{"submissionId": "sub_7"}
@@ -215,6 +220,7 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
+// covers: channels/98
 func TestDeliverBeforeTheDeadline(t *testing.T) {
 	for name, tt := range map[string]struct{ deadline, takes, want time.Duration }{
 		"in time": {5 * time.Second, 4 * time.Second, 4 * time.Second}, "too late": {5 * time.Second, 6 * time.Second, 4500 * time.Millisecond},
@@ -244,6 +250,7 @@ func TestDeliverBeforeTheDeadline(t *testing.T) {
 	}
 }
 
+// covers: channels/102
 func TestDeliverCarriesTheTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var got conversation.Trace
@@ -258,6 +265,7 @@ func TestDeliverCarriesTheTrace(t *testing.T) {
 
 // TestRedeliveryAfterThreeDays redelivers for days with a new attempt number, after more admissions
 // than the conversation keeps keys.
+// covers: channels/93, channels/95
 func TestRedeliveryAfterThreeDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Stall() })

@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
+// covers: channels/65, channels/66
 func TestSafe(t *testing.T) {
 	for literal, want := range map[string]bool{
 		"0": true, "-0": true, "0.0": true, "0e999999999999": true, "1": true, "-1": true, "1.5": true, "1e2": true, "1E+2": true, "1e15": true, "9e15": true,
@@ -27,6 +28,7 @@ func TestSafe(t *testing.T) {
 	}
 }
 
+// covers: channels/65, channels/66
 func TestParseLossless(t *testing.T) {
 	n := func(s string) json.Number { return json.Number(s) }
 	for text, want := range map[string]any{
@@ -50,6 +52,7 @@ func TestParseLossless(t *testing.T) {
 }
 
 // FuzzLossless verifies that parsing keeps all digits, and compares Safe with exact arithmetic.
+// covers: channels/65, channels/66
 func FuzzLossless(f *testing.F) {
 	for _, s := range []string{"9007199254740991", "-9007199254740992.0", "1e16", "0.1e17", "123.456e-7", "1e1000"} {
 		f.Add(s)

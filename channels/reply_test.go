@@ -13,6 +13,7 @@ import (
 )
 
 // TestReplies sends replies for settlement notices only, and returns the error of send to the outbox.
+// covers: channels/155
 func TestReplies(t *testing.T) {
 	const notice = `{"type":"submission.settled","timestamp":"2026-01-02T03:04:05Z","data":{"agent":"desk","id":"slack:v1:T:C:1","uid":"inst_1",` +
 		`"submissionId":"sub_1","outcome":"completed","text":"Done.","cut":true,"later":1}}`
@@ -43,6 +44,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// covers: channels/194
 func TestReplyToAddress(t *testing.T) {
 	var got []string
 	target := channels.StreamedReplies(addresses{&got}, 100).(outbox.Live)
@@ -74,6 +76,7 @@ func (a addresses) Edit(_ context.Context, r channels.Reply, _, _ string) error 
 	return nil
 }
 
+// covers: channels/156
 func TestReplyUUID(t *testing.T) {
 	a, b := channels.Reply{ID: "post_1", Text: "x"}, channels.Reply{ID: "post_2"}
 	again := channels.Reply{ID: "post_1", Text: "y"}
@@ -85,6 +88,7 @@ func TestReplyUUID(t *testing.T) {
 	}
 }
 
+// covers: channels/159
 func TestWords(t *testing.T) {
 	for want, r := range map[string]channels.Reply{
 		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},

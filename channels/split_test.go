@@ -18,6 +18,7 @@ var measures = map[string]func(string) int{
 	"escaped": func(s string) int { return channels.UTF16(strings.ReplaceAll(s, "&", "&amp;")) },
 }
 
+// covers: channels/178
 func TestSplit(t *testing.T) {
 	family, flag := "👩‍👩‍👧‍👦", "🇩🇪"
 	for name, c := range map[string]struct {
@@ -70,6 +71,7 @@ var pieces = []string{
 }
 
 // TestSplitKeeps verifies the rules of [channels.Split] with random texts.
+// covers: channels/178
 func TestSplitKeeps(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 7))
 	for range 5000 {
@@ -155,6 +157,7 @@ func solid(text string) string {
 	}, text)
 }
 
+// covers: channels/178
 func FuzzSplit(f *testing.F) {
 	f.Add("one two\n```go\ncode()\n```\n👩‍👩‍👧‍👦", 20)
 	f.Fuzz(func(t *testing.T, text string, most int) {

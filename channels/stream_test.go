@@ -56,6 +56,7 @@ func (w *wall) Edit(_ context.Context, r channels.Reply, message, text string) e
 
 // TestStreamedReplies verifies the platform calls of a target that has posted drafts and of a fresh
 // one.
+// covers: channels/161, channels/177
 func TestStreamedReplies(t *testing.T) {
 	type step struct {
 		draft, reply string

@@ -7,6 +7,7 @@ import (
 	"github.com/parleyrun/parley/channels"
 )
 
+// covers: channels/151
 func TestTemplate(t *testing.T) {
 	payload, err := channels.ParseLossless([]byte(`{"a":"x","n":115310627314723954,"f":1.50,"t":true,"o":{"b":{"c":"deep"}},"l":["0",{"d":"in a list"}],"null":null,"":"blank"}`))
 	if err != nil {
@@ -44,6 +45,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// covers: channels/152
 func TestCapabilitiesAreRejected(t *testing.T) {
 	for _, path := range []string{
 		"response_url", "payload.response_urls.0.response_url", "trigger_id", "token", "interaction.token", "guest_message.guest_query_id", "guest_query_id",
@@ -61,6 +63,7 @@ func TestCapabilitiesAreRejected(t *testing.T) {
 }
 
 // FuzzTemplate verifies that Render inserts the values of the payload and no more.
+// covers: channels/151
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{"{a}", "{{a}}", "{a.b}", "}{", "{token}", "a{b}c{{d}}"} {
 		f.Add(s)

@@ -57,6 +57,7 @@ func TestWaitCompleted(t *testing.T) {
 	})
 }
 
+// covers: upgrade/17
 func TestWaitFailed(t *testing.T) {
 	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)
@@ -79,6 +80,7 @@ func TestWaitFailed(t *testing.T) {
 	})
 }
 
+// covers: upgrade/18
 func TestWaitAborted(t *testing.T) {
 	bothModes(t, func(t *testing.T, o *client.Options) {
 		c := newServer(t).open("hello", o)

@@ -7,6 +7,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// covers: channels/167
 func TestReplyChannel(t *testing.T) {
 	admission := func(n int, change func(*conversation.SubmissionAdmitted)) *conversation.SubmissionAdmitted {
 		r := admitted(n).(*conversation.SubmissionAdmitted)
@@ -72,6 +73,7 @@ func TestReplyChannel(t *testing.T) {
 	})
 }
 
+// covers: channels/194
 func TestReplyAddress(t *testing.T) {
 	type delivery struct{ channel, address string } // dispatched by the program if channel is empty
 	for name, c := range map[string]struct {

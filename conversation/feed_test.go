@@ -34,6 +34,7 @@ func eventsOf(t testing.TB, p *feed.Projector, batches []conversation.Batch) (ou
 
 // TestEventsOfRandomHistories checks three properties: numbers are dense; a projector resumed from a
 // mark makes the same events; the eventIndex of each submission counts from 0 without a gap.
+// covers: beta/23, beta/66, beta/74, beta/109, beta/110, beta/111, upgrade/25
 func TestEventsOfRandomHistories(t *testing.T) {
 	seeds := sample.Of(300, 50)
 	total, runs := 0, 0
@@ -190,6 +191,7 @@ func indexed(t testing.TB, seed uint64, events []string) {
 
 // TestEventsDoNotDependOnBatches splits records into other batches. Only the outcome "aborted" of a
 // turn depends on its batch.
+// covers: beta/24
 func TestEventsDoNotDependOnBatches(t *testing.T) {
 	for seed := range uint64(60) {
 		var single []conversation.Batch
@@ -215,6 +217,7 @@ func TestEventsDoNotDependOnBatches(t *testing.T) {
 
 // TestMarksOfAStream checks that every event is reachable from a mark nearby, and that the number of
 // marks is bounded.
+// covers: beta/74
 func TestMarksOfAStream(t *testing.T) {
 	var marks feed.Marks
 	var batches [][]conversation.Record
@@ -292,6 +295,7 @@ func TestMarksOfAStream(t *testing.T) {
 	}
 }
 
+// covers: beta/91
 func TestMarksThatCannotBeUsed(t *testing.T) {
 	for _, tt := range []struct {
 		name, json string
@@ -313,6 +317,7 @@ func TestMarksThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// covers: beta/25
 func TestStreamOfANewerVersion(t *testing.T) {
 	newer := &conversation.ConversationCreated{Agent: "a", ID: "1", Stream: feed.Version + 1}
 	if err := new(feed.Projector).Apply([]conversation.Record{newer}, nil); err == nil {

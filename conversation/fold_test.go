@@ -246,6 +246,7 @@ func keyed(t *testing.T, s *conversation.State, from, n int, now conversation.Ti
 	}
 }
 
+// covers: channels/93
 func TestKeysAreKeptLonger(t *testing.T) {
 	const day = conversation.Time(24 * time.Hour / time.Millisecond)
 	deliver := func(s *conversation.State, from, n int, now conversation.Time) {
@@ -317,6 +318,7 @@ func TestKeysAreKeptLonger(t *testing.T) {
 	})
 }
 
+// covers: protocol/193
 func TestKeysAreKept(t *testing.T) {
 	const day = conversation.Time(24 * time.Hour / time.Millisecond)
 	s := conversation.NewState()

@@ -11,6 +11,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// covers: protocol/15
 func FuzzParseOffset(f *testing.F) {
 	for _, s := range []string{
 		"-1", "0000000000000000_0000000000000042", "0000000000000000_9999999999999999", "0000000000000001_0000000000000000",

@@ -16,6 +16,7 @@ func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", 
 
 func sized(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 
+// covers: protocol/194
 func TestCheckPayload(t *testing.T) {
 	const taken = ""
 	brackets := strings.Repeat("[{", conversation.MaxPayloadNesting)

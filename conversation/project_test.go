@@ -66,6 +66,8 @@ func variants() []conversation.Record {
 }
 
 // TestChunksOfRecords writes the chunk of every record next to its line.
+// covers: protocol/64, protocol/69, protocol/84, protocol/155, protocol/160, protocol/161, protocol/166, protocol/167
+// covers: protocol/169
 func TestChunksOfRecords(t *testing.T) {
 	snap := func() (*conversation.Snapshot, error) {
 		return &conversation.Snapshot{V: 1, ConversationID: "conv_1", Offset: 7, Messages: []conversation.Message{}, Settlements: []conversation.Settlement{}}, nil
@@ -96,6 +98,7 @@ func TestChunksOfRecords(t *testing.T) {
 	golden(t, "chunks.txt", out.String())
 }
 
+// covers: protocol/71
 func TestSignalOfAMessage(t *testing.T) {
 	for _, tt := range []struct {
 		delivery conversation.Delivery
@@ -124,6 +127,7 @@ func TestSignalOfAMessage(t *testing.T) {
 	}
 }
 
+// covers: protocol/156
 func TestPositions(t *testing.T) {
 	list := records{
 		attempt("sub_1", 1), admitted(1), &conversation.StateWritten{Key: "k"}, admitted(2),
@@ -145,6 +149,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
+// covers: protocol/12, protocol/81
 func TestInternalBatchShowsNothing(t *testing.T) {
 	shown := map[conversation.RecordType]bool{}
 	for _, name := range []conversation.RecordType{
@@ -183,6 +188,7 @@ func TestInternalBatchShowsNothing(t *testing.T) {
 	}
 }
 
+// covers: protocol/114, protocol/157, protocol/158
 func TestResetAtCreation(t *testing.T) {
 	for _, before := range []records{nil, {&conversation.ConversationDeleted{At: at}}, {settled("sub_0"), &conversation.ConversationDeleted{At: at}}} {
 		list := append(before, created(), admitted(1), attempt("sub_1", 1), admitted(2))
@@ -203,6 +209,7 @@ func TestResetAtCreation(t *testing.T) {
 	}
 }
 
+// covers: protocol/158
 func TestResetNeedsTheState(t *testing.T) {
 	cause := errors.New("no such page")
 	for _, r := range []conversation.Record{&conversation.Compacted{}, &conversation.StepDropped{}} {
@@ -225,6 +232,8 @@ func TestResetNeedsTheState(t *testing.T) {
 }
 
 // TestSnapshotShapes covers every variant of messages and parts.
+// covers: protocol/57, protocol/63, protocol/64, protocol/66, protocol/67, protocol/68, protocol/69, protocol/70
+// covers: protocol/71, protocol/73, protocol/74, protocol/75, protocol/76, protocol/78, protocol/79, protocol/80
 func TestSnapshotShapes(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created(),

@@ -114,6 +114,7 @@ func checkFrom(t *testing.T, h history, seed uint64, k, limit int) {
 
 // A client's state is the document alone. So if a reduction from every k meets the next snapshot, it
 // meets every later one. A few histories are reduced to their end from every k anyway.
+// covers: protocol/58, protocol/60, protocol/93, protocol/113, protocol/155, protocol/156, protocol/157, protocol/159
 func TestSnapshotPlusChunksIsLaterSnapshot(t *testing.T) {
 	histories := sample.Of(300, 8)
 	records, chunkTypes := map[conversation.RecordType]int{}, map[string]int{}

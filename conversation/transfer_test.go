@@ -54,6 +54,7 @@ const overlapped = "is not the first in the queue"
 
 // TestTransferOfRandomHistories checks that a transferred conversation has the same snapshot. Each
 // group settles what it admits, and earlier groups stay the same when the conversation continues.
+// covers: upgrade/26, upgrade/30, upgrade/33
 func TestTransferOfRandomHistories(t *testing.T) {
 	over, not := 0, 0
 	for seed := range uint64(300) {
@@ -98,6 +99,7 @@ func wantSettled(t testing.TB, seed uint64, groups [][]conversation.Record) {
 
 // TestTransferOfRandomStreams checks that a beta event stream yields the users' texts and the
 // outcomes, in order.
+// covers: upgrade/28, upgrade/30
 func TestTransferOfRandomStreams(t *testing.T) {
 	over, seeds := 0, sample.Of(300, 50)
 	for seed := range uint64(seeds) {

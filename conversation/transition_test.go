@@ -61,6 +61,16 @@ func transitions() []transition {
 
 // TestTransitions checks each transition twice: folded by the server, and reduced from its chunks by a
 // client with the previous snapshot.
+// covers: protocol/62 a_second_start_continues, protocol/73 a_delta_opens_a_part
+// covers: protocol/74 a_delta_of_another_kind_closes_the_part
+// covers: protocol/75 data_of_a_name_is_one_part,_where_it_was_first, protocol/79 a_call_has_an_output
+// covers: protocol/80 a_call_fails, protocol/85 a_second_start_continues, protocol/86 completion_closes_parts
+// covers: protocol/87 a_delta_of_another_kind_closes_the_part, protocol/88 a_delta_opens_a_part
+// covers: protocol/88 an_empty_delta_has_no_chunk, protocol/89 completion_leaves_a_call_open
+// covers: protocol/90 a_call_has_an_output, protocol/91 a_call_fails, protocol/161 a_second_start_continues
+// covers: protocol/163 data_of_a_name_is_one_part,_where_it_was_first
+// covers: protocol/164 a_delta_of_the_same_kind_is_appended, protocol/165 a_call_closes_the_part
+// covers: protocol/166 a_call_has_an_output, protocol/167 a_call_fails, protocol/168 completion_closes_parts
 func TestTransitions(t *testing.T) {
 	for _, tt := range transitions() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,6 +143,7 @@ func partsOf(m conversation.Message) []string {
 }
 
 // TestMetadataIsTheAuthors checks that a response has exactly the metadata written by its agent.
+// covers: protocol/72, protocol/84 at_start, protocol/162 merged
 func TestMetadataIsTheAuthors(t *testing.T) {
 	merge := func(v string) conversation.Record {
 		return &conversation.MetadataMerged{Message: "res_1", Metadata: json.RawMessage(v)}
@@ -175,6 +186,7 @@ func TestMetadataIsTheAuthors(t *testing.T) {
 }
 
 // TestChunkTimes checks that only chunks at boundaries have a timestamp, in UTC with milliseconds.
+// covers: protocol/170
 func TestChunkTimes(t *testing.T) {
 	timed := list("message-started", "tool-input", "tool-output", "tool-output-error", "message-completed", "submission-settled")
 	seen := map[string]bool{}

@@ -13,6 +13,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// covers: protocol/9, protocol/15
 func TestParseOffset(t *testing.T) {
 	accepted := map[string]conversation.Offset{
 		"-1":                                conversation.Start,
@@ -46,6 +47,7 @@ func TestParseOffset(t *testing.T) {
 	}
 }
 
+// covers: protocol/9
 func TestOffsetOrderAndJSON(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	numbers := []conversation.Offset{conversation.Start, 0, 1, 9, 10, 9999999999999999}
@@ -74,6 +76,7 @@ func TestOffsetOrderAndJSON(t *testing.T) {
 	}
 }
 
+// covers: protocol/170
 func TestTime(t *testing.T) {
 	zone := time.FixedZone("", 2*3600)
 	for _, c := range []struct {
@@ -121,6 +124,7 @@ func TestAddressKey(t *testing.T) {
 	}
 }
 
+// covers: protocol/127, protocol/156
 func TestPosition(t *testing.T) {
 	list := []conversation.Position{{Batch: 0}, {Batch: 0, Index: 1}, {Batch: 1}, {Batch: 2, Index: 7}, {Batch: 10}}
 	for i, p := range list {
@@ -247,6 +251,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// covers: protocol/24
 func TestValidTagName(t *testing.T) {
 	for s, want := range map[string]bool{
 		"a": true, "_": true, "Z9": true, "build.done-2_x": true,

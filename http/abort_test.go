@@ -38,6 +38,9 @@ func wantAbort(t testing.TB, res *http.Response, body string) {
 	}
 }
 
+// covers: protocol/63 covers_all_that_is_unsettled, protocol/93 covers_all_that_is_unsettled, protocol/131 twice
+// covers: protocol/132 covers_all_that_is_unsettled, protocol/133 of_an_idle_conversation
+// covers: protocol/133 of_an_unknown_conversation
 func TestAbort(t *testing.T) {
 	t.Run("covers_all_that_is_unsettled", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -90,6 +93,7 @@ func TestAbort(t *testing.T) {
 }
 
 // TestAbortIgnoresTheRequest sends various queries, media types and bodies.
+// covers: protocol/130
 func TestAbortIgnoresTheRequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		query, media string
@@ -115,6 +119,7 @@ func TestAbortIgnoresTheRequest(t *testing.T) {
 
 // TestAbortReadsLittleOfABody sends endless bodies, with and without a length. The server responds and
 // closes the connection.
+// covers: protocol/130
 func TestAbortReadsLittleOfABody(t *testing.T) {
 	h := newHarness(t, nil)
 	srv := httptest.NewServer(h.h)
@@ -172,6 +177,7 @@ func TestAbortKeepsTheConnection(t *testing.T) {
 	}
 }
 
+// covers: protocol/135
 func TestAbortRefused(t *testing.T) {
 	for _, id := range []string{"", "%20", "%FF", strings.Repeat("a", 513)} {
 		h := newHarness(t, nil)

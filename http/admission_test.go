@@ -18,6 +18,9 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
+// covers: protocol/2 second_message_continues, protocol/41 second_message_continues, protocol/46 user_message_is_202
+// covers: protocol/49 offset_is_after_the_message, protocol/50 user_message_is_202
+// covers: protocol/52 second_message_continues, protocol/171 offset_is_after_the_message
 func TestAdmission(t *testing.T) {
 	t.Run("user_message_is_202", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -67,6 +70,7 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
+// covers: protocol/27 initialData_reaches_the_schema
 func TestAdmissionInput(t *testing.T) {
 	t.Run("initialData_null_is_present", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -122,6 +126,8 @@ func TestAdmissionInput(t *testing.T) {
 	})
 }
 
+// covers: protocol/19 user, protocol/20 signal, protocol/21 signal_drops_attachments, protocol/23 signal_whole
+// covers: protocol/23 user_drops_signal_members, protocol/24 user_drops_signal_members, upgrade/4 user
 func TestAdmissionDelivery(t *testing.T) {
 	for _, tt := range []struct {
 		name, body string
@@ -151,6 +157,9 @@ func TestAdmissionDelivery(t *testing.T) {
 	}
 }
 
+// covers: protocol/29, upgrade/4, upgrade/9, protocol/36 matching_string_continues
+// covers: protocol/37 string_absent_is_404_and_leaves_nothing, protocol/39 null_creates
+// covers: protocol/39 null_with_initialData_creates, protocol/40 null_existing_is_409_naming_the_uid
 func TestAdmissionUID(t *testing.T) {
 	send := func(h *harness, uid string) *http.Response {
 		return h.post("/c1", `{"kind":"user","body":"x","uid":`+uid+`}`)
@@ -192,6 +201,7 @@ func TestAdmissionUID(t *testing.T) {
 	})
 }
 
+// covers: protocol/193
 func TestAdmissionIdempotency(t *testing.T) {
 	const keyed = `{"kind":"user","body":"x","idempotencyKey":"k"}`
 	t.Run("replay_is_the_first_202_with_deduplicated", func(t *testing.T) {
@@ -252,6 +262,7 @@ func (u unnamed) Admit(ctx context.Context, a conversation.Admission) (conversat
 	return r, err
 }
 
+// covers: protocol/53
 func TestAdmissionWithoutAUID(t *testing.T) {
 	rt := newRuntime()
 	h, err := parleyhttp.New(unnamed{rt}, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
@@ -277,6 +288,7 @@ func withAttachments(more string, attachments ...string) string {
 	return `{"kind":"user","body":"look"` + more + `,"attachments":[` + strings.Join(attachments, ",") + `]}`
 }
 
+// covers: protocol/35 are_staged_before_the_admission
 func TestAdmissionAttachments(t *testing.T) {
 	t.Run("are_staged_before_the_admission", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -364,6 +376,7 @@ func (f *lossyRuntime) Admit(ctx context.Context, a conversation.Admission) (con
 
 // TestUnknownAdmissionRetry sends a message without a key, loses the result, and retries with the key
 // from the error. The message is admitted once.
+// covers: protocol/200
 func TestUnknownAdmissionRetry(t *testing.T) {
 	rt := &lossyRuntime{fakeRuntime: newRuntime()}
 	handler, err := parleyhttp.New(rt, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)

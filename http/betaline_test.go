@@ -83,6 +83,10 @@ func wantHeader(t testing.TB, res *http.Response, want map[string]string) {
 
 var secured = map[string]string{"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "cross-origin"}
 
+// covers: beta/40, beta/44, beta/46, beta/49, beta/11 the_start_is_100_events, beta/14 exactly_100_that_reach_it
+// covers: beta/16 now_has_no_validator, beta/17 the_rest_reaches_the_end, beta/22 beyond_the_end_is_no_error
+// covers: beta/27 tail, beta/28 tail_of_more_than_there_is, beta/29 tail_with_an_offset
+// covers: beta/41 the_rest_reaches_the_end, beta/72 order_of_a_prompt
 func TestBetaCatchUp(t *testing.T) {
 	h := withTurns(t, 10) // 110 events
 	last := int64(10*eventsPerTurn - 1)
@@ -133,6 +137,7 @@ func TestBetaCatchUp(t *testing.T) {
 	})
 }
 
+// covers: beta/49, beta/50, beta/13 head_never, beta/51 any, beta/51 list, beta/51 weak
 func TestBetaConditional(t *testing.T) {
 	h := withTurns(t, 1)
 	tag := h.beta("GET", betaC1, "").Header.Get("ETag")
@@ -158,6 +163,7 @@ func TestBetaConditional(t *testing.T) {
 	})
 }
 
+// covers: beta/12, beta/13, beta/40, beta/46
 func TestBetaHead(t *testing.T) {
 	h := withTurns(t, 2)
 	last := beta.Offset(2*eventsPerTurn - 1)
@@ -179,6 +185,15 @@ func TestBetaHead(t *testing.T) {
 }
 
 // TestBetaRefusals lists the rejected requests in the order of the checks.
+// covers: beta/49, beta/6 agent_unknown, beta/7 stream_missing, beta/19 live_without_offset
+// covers: beta/38 query_before_missing, beta/38 run_query_before_unknown, beta/39 id_blank_before_unknown
+// covers: beta/39 method_first, beta/39 name_blank_before_unknown, beta/54 live_of_nothing, beta/54 stream_missing
+// covers: beta/55 run_unknown, beta/56 agent_unknown, beta/56 agent_unknown_to_post, beta/57 workflow_unknown
+// covers: beta/58 abort_method, beta/58 method_first, beta/58 run_method, beta/58 workflow_method
+// covers: beta/75 message_missing, beta/76 message_missing, beta/76 message_nested, beta/77 image_data
+// covers: beta/77 image_type, beta/77 images_object, beta/79 media_type, beta/80 no_body, beta/80 white_space
+// covers: beta/81 no_json, beta/82 wait_other_before_agent, beta/82 wait_twice, upgrade/5 message_nested
+// covers: upgrade/8 agent_unknown, upgrade/11 run_unknown, upgrade/11 workflow_unknown
 func TestBetaRefusals(t *testing.T) {
 	h := withTurns(t, 1)
 	for _, tt := range []struct {
@@ -238,6 +253,7 @@ func TestBetaRefusals(t *testing.T) {
 }
 
 // TestBetaAdmission checks that the returned offset precedes the prompt's own events.
+// covers: beta/4, beta/66, beta/67, beta/75, beta/77, beta/78, upgrade/3
 func TestBetaAdmission(t *testing.T) {
 	h := newBeta(t, nil)
 	before := "-1"
@@ -294,6 +310,7 @@ func (h *harness) answering(path, body string, act func()) *http.Response {
 	return <-done
 }
 
+// covers: beta/83, beta/84, beta/85, beta/118, upgrade/6
 func TestBetaWaitForResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBeta(t, nil)
@@ -328,6 +345,7 @@ func TestBetaWaitForResult(t *testing.T) {
 	})
 }
 
+// covers: beta/69, beta/86
 func TestBetaAbort(t *testing.T) {
 	h := newBeta(t, nil)
 	wantStatus(t, h.beta("POST", betaC1, `{"message":"x"}`), http.StatusAccepted)
@@ -343,6 +361,10 @@ func TestBetaAbort(t *testing.T) {
 	}
 }
 
+// covers: beta/9 closed_is_204_at_once, beta/16 an_event_wakes_now_without_a_validator, beta/35 data_at_once
+// covers: beta/43 data_at_once, beta/44 an_event_wakes_now_without_a_validator, beta/46 data_at_once
+// covers: beta/48 nothing_is_204_after_30_s, beta/52 nothing_is_204_after_30_s
+// covers: beta/53 an_event_wakes_now_without_a_validator, beta/59 the_client_that_left_is_499
 func TestBetaLongPoll(t *testing.T) {
 	poll := func(t *testing.T, act func(*harness), query string, check func(h *harness, res *http.Response, took time.Duration)) {
 		synctest.Test(t, func(t *testing.T) {
@@ -428,6 +450,7 @@ func leaveBetaPoll(t *testing.T) {
 }
 
 // TestBetaClosed checks that the history of a closed stream is readable and marked as complete.
+// covers: beta/8, beta/10, beta/42, beta/65
 func TestBetaClosed(t *testing.T) {
 	h := withTurns(t, 1)
 	h.rt.closed = true
@@ -451,6 +474,7 @@ func TestBetaClosed(t *testing.T) {
 }
 
 // TestBetaClosedInPages checks that only the last page of a closed stream is marked as closed.
+// covers: beta/116
 func TestBetaClosedInPages(t *testing.T) {
 	h := withTurns(t, 10) // 110 events
 	h.rt.closed = true
@@ -513,6 +537,7 @@ func (w *recorder) take() string {
 }
 
 // TestBetaEventStream checks the frames of a live stream over virtual time.
+// covers: beta/47, beta/61, beta/62, beta/63, beta/64
 func TestBetaEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := withTurns(t, 10) // 110 events
@@ -561,6 +586,7 @@ func TestBetaEventStream(t *testing.T) {
 }
 
 // TestBetaMounts rejects ambiguous mounts of the two protocols.
+// covers: beta/5
 func TestBetaMounts(t *testing.T) {
 	mount := func(path string) []parleyhttp.Mount { return []parleyhttp.Mount{{Path: path, Agent: "assistant"}} }
 	for _, tt := range []struct {
@@ -600,6 +626,7 @@ func TestBetaMounts(t *testing.T) {
 }
 
 // TestBetaStoreFails: a failure is a response before the first byte, and a broken connection after it.
+// covers: beta/60
 func TestBetaStoreFails(t *testing.T) {
 	h := withTurns(t, 1)
 	h.rt.fail = func(method string) error {

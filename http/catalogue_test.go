@@ -68,6 +68,9 @@ func provocations() []provocation {
 
 // TestErrorCatalogue compares the whole response of every error type: status, headers, and the
 // envelope's members.
+// covers: protocol/95, protocol/150, protocol/151, protocol/172, protocol/175, protocol/176, protocol/177, protocol/178
+// covers: protocol/179, protocol/180, protocol/181, protocol/182, protocol/183, protocol/184, protocol/185
+// covers: protocol/195, protocol/198, upgrade/9
 func TestErrorCatalogue(t *testing.T) {
 	for _, p := range provocations() {
 		t.Run(string(p.code)+"_"+p.method, func(t *testing.T) {
@@ -134,6 +137,7 @@ func anyMap(v any) map[string]any {
 	return m
 }
 
+// covers: protocol/129
 func TestErrorsWithoutABody(t *testing.T) {
 	for path, status := range map[string]int{"/none": 404, "/%20": 400, "/c1/abort": 405, "/c1/attachments/x": 405, "/c1/none": 404} {
 		res := newHarness(t, nil).do("HEAD", path)

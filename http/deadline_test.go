@@ -63,6 +63,7 @@ const endless = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\
 const stalled = "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 
 // TestNeverRead checks on every route that a client that does not read loses its connection.
+// covers: protocol/199
 func TestNeverRead(t *testing.T) {
 	message := func(body string) string {
 		return fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
@@ -98,6 +99,7 @@ func TestNeverRead(t *testing.T) {
 
 // TestBodyThatStalls checks that a client that does not send its body gets a response and loses its
 // connection. The response is immediate where the body is ignored.
+// covers: protocol/199
 func TestBodyThatStalls(t *testing.T) {
 	const wait = 10 * time.Second
 	for name, tt := range map[string]struct {
@@ -148,6 +150,7 @@ func TestBodyThatStalls(t *testing.T) {
 
 // TestBodyThatTrickles checks that progress counts: a slow steady client succeeds, and one that rarely
 // sends a byte fails.
+// covers: protocol/199
 func TestBodyThatTrickles(t *testing.T) {
 	const size = 200 << 10
 	body := `{"kind":"user","body":"` + strings.Repeat("x", size-25) + `"}`

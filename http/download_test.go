@@ -47,6 +47,7 @@ func (h *harness) closed() {
 	}
 }
 
+// covers: protocol/140, protocol/141, protocol/142, protocol/143, protocol/144
 func TestAttachmentHeaders(t *testing.T) {
 	for mime, disposition := range map[string]string{
 		"image/png": "inline", "IMAGE/JPEG": "inline", "image/gif; a=b": "inline", "image/webp": "inline",
@@ -78,6 +79,7 @@ func TestAttachmentHeaders(t *testing.T) {
 
 // TestAttachmentSizes covers sizes around the piece size, from readers that return much, little, or
 // EOF with the last bytes.
+// covers: protocol/139, protocol/141
 func TestAttachmentSizes(t *testing.T) {
 	const piece = 64 << 10
 	for _, size := range []int{1, 8, piece - 1, piece, piece + 1, 2*piece - 1, 2 * piece, 2*piece + 1, 5*piece + 7} {
@@ -98,6 +100,7 @@ func TestAttachmentSizes(t *testing.T) {
 	}
 }
 
+// covers: protocol/136, protocol/137, protocol/138
 func TestAttachmentID(t *testing.T) {
 	h := newHarness(t, nil)
 	h.attach([]byte(png), "image/png")
@@ -114,6 +117,7 @@ func TestAttachmentID(t *testing.T) {
 	h.closed()
 }
 
+// covers: protocol/145
 func TestAttachmentMethods(t *testing.T) {
 	for _, method := range []string{"HEAD", "OPTIONS", "POST", "PUT", "DELETE"} {
 		h := newHarness(t, nil)

@@ -41,6 +41,7 @@ func TestMessageIsTheReason(t *testing.T) {
 }
 
 // TestErrorTable renders every request code, and the codes that never answer a request.
+// covers: protocol/172, protocol/173
 func TestErrorTable(t *testing.T) {
 	for code, status := range map[conversation.Code]int{
 		conversation.CodeInvalidRequest: 400, conversation.CodeInvalidJSON: 400, conversation.CodeUnsupportedMediaType: 415,
@@ -100,6 +101,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// covers: protocol/174, protocol/196, protocol/173 dev_tells_the_cause
 func TestUnknownErrors(t *testing.T) {
 	for name, fail := range map[string]func(string) error{
 		"error":  func(string) error { return errors.New("secret") },
@@ -176,6 +178,7 @@ func (s silent) Write(b []byte) (int, error) {
 }
 
 // TestClientThatLeft checks that every request except a held long-poll ends without a response.
+// covers: protocol/186
 func TestClientThatLeft(t *testing.T) {
 	const updates = "/agents/assistant/c1?view=updates&offset="
 	for name, r := range map[string]*http.Request{
@@ -214,6 +217,7 @@ func TestClientThatLeft(t *testing.T) {
 }
 
 // TestHeldClientThatLeft covers the only use of 499.
+// covers: protocol/119, protocol/186
 func TestHeldClientThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -19,6 +19,7 @@ import (
 
 // FuzzPromptBody compares the streaming decoder with encoding/json: both accept the same texts and
 // decode the same values.
+// covers: protocol/55
 func FuzzPromptBody(f *testing.F) {
 	for _, tt := range refusals() {
 		f.Add([]byte(tt.body))

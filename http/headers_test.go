@@ -68,6 +68,9 @@ func exchanges() []exchange {
 
 // TestHeadersOfEveryResponse sends requests for each response kind to each route, as a browser of
 // another origin with credentials and a cache would.
+// covers: protocol/110, protocol/146, protocol/148, protocol/150, protocol/151, protocol/152, protocol/153
+// covers: protocol/154, protocol/101 snapshot, protocol/108 updates_to_the_head, protocol/111 long_poll_of_a_page
+// covers: protocol/116 long_poll_to_the_head, protocol/147 head, protocol/147 snapshot
 func TestHeadersOfEveryResponse(t *testing.T) {
 	for _, x := range exchanges() {
 		t.Run(x.name, func(t *testing.T) {
@@ -139,6 +142,7 @@ func checkHeaders(t *testing.T, x exchange, res *http.Response) {
 
 // TestUpToDateIsTrueOrAbsent reads 250 batches to the head. Only the last page has the header, and no
 // batch is lost or repeated.
+// covers: protocol/110, protocol/112
 func TestUpToDateIsTrueOrAbsent(t *testing.T) {
 	for _, live := range []string{"", "&live=long-poll"} {
 		h := newHarness(t, nil)
@@ -176,6 +180,7 @@ func TestUpToDateIsTrueOrAbsent(t *testing.T) {
 }
 
 // TestOffsetsOfEveryResponse reads from each returned offset and expects only later batches.
+// covers: protocol/14, protocol/127
 func TestOffsetsOfEveryResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -215,6 +220,7 @@ func TestOffsetsOfEveryResponse(t *testing.T) {
 
 // TestReadsOfTheAbsent: until a message is admitted every read returns "no conversation", even after a
 // rejected message.
+// covers: protocol/6, protocol/7, protocol/82, protocol/138
 func TestReadsOfTheAbsent(t *testing.T) {
 	h := newHarness(t, nil)
 	reads := []string{

@@ -28,6 +28,7 @@ func oddIDs() map[string]string {
 
 // TestIDsOnEveryRoute checks that a segment names the same conversation on every route. streamUrl and
 // Location repeat it unchanged.
+// covers: protocol/47, protocol/48, protocol/191
 func TestIDsOnEveryRoute(t *testing.T) {
 	for segment, id := range oddIDs() {
 		h := newHarness(t, nil)
@@ -50,6 +51,7 @@ func TestIDsOnEveryRoute(t *testing.T) {
 	}
 }
 
+// covers: protocol/191
 func TestIDsAreNotNormalized(t *testing.T) {
 	h := newHarness(t, nil)
 	segments := []string{"%C3%A9", "e%CC%81", "c1", "C1", "%20c1", "c1%20", "c1.", "c1%2F", "%2Fc1", "..%2Fc1", ".%2Fc1", "%EF%BD%83%EF%BC%91", "c1%00"}
@@ -62,6 +64,7 @@ func TestIDsAreNotNormalized(t *testing.T) {
 }
 
 // TestIDsRefused sends blank, too long and invalid ids to every route with an id.
+// covers: protocol/94, protocol/191
 func TestIDsRefused(t *testing.T) {
 	for segment, details := range map[string]string{
 		"": "blank", "%20": "blank", "%09%0A%0D": "blank", "%C2%A0": "blank", "%E2%80%A8": "blank", "%E3%80%80": "blank", "%EF%BB%BF": "blank",
@@ -87,6 +90,7 @@ func TestIDsRefused(t *testing.T) {
 
 // TestDotsAreNotAdmitted: URL libraries remove the segments "." and ".." in each spelling. Both
 // protocols reject admissions to such ids, but reads of existing ones work.
+// covers: protocol/191
 func TestDotsAreNotAdmitted(t *testing.T) {
 	for segment, id := range map[string]string{".": ".", "..": "..", "%2e": ".", "%2E%2e": "..", ".%2E": ".."} {
 		h := newRuns(t, nil)
@@ -108,6 +112,7 @@ func TestDotsAreNotAdmitted(t *testing.T) {
 
 // TestIDsWithUnescapedCharacters covers bytes that should have been escaped, which curl sends as they
 // are. They do not affect the escapes next to them.
+// covers: protocol/191
 func TestIDsWithUnescapedCharacters(t *testing.T) {
 	for segment, want := range map[string]struct{ id, escaped string }{
 		"\u00e9": {"\u00e9", "%C3%A9"}, "\u00e9%2Fabort": {"\u00e9/abort", "%C3%A9%2Fabort"}, "|%2fabort": {"|/abort", "%7C%2fabort"},

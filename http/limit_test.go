@@ -19,6 +19,7 @@ func imageOf(before string, n int64) io.Reader {
 }
 
 // TestAttachmentDataLimit sends data at and above the limit. An escape counts as one character.
+// covers: protocol/32 at_the_limit, protocol/32 at_the_limit_in_characters, protocol/33 one_over
 func TestAttachmentDataLimit(t *testing.T) {
 	all := []struct {
 		name   string
@@ -59,6 +60,7 @@ func TestAttachmentDataLimit(t *testing.T) {
 }
 
 // TestInitialDataOfAnyKind checks that any JSON value arrives unchanged.
+// covers: protocol/26
 func TestInitialDataOfAnyKind(t *testing.T) {
 	for _, data := range []string{
 		`null`, `true`, `0`, `-1.5e300`, `12345678901234567890`, `""`, `"é \u00e9"`, `[]`, `[1,{"a":null}]`, `{}`, `{"b":1,"a":{"b":2}}`,

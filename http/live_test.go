@@ -194,6 +194,9 @@ func newLog(w io.Writer) *slog.Logger {
 
 // TestLive replays testdata/live in virtual time, over a server whose own limits are shorter than any
 // live response.
+// covers: protocol/5, protocol/116 long_poll, protocol/118 long_poll, protocol/119 long_poll_disconnect
+// covers: protocol/120 sse, protocol/121 sse, protocol/122 sse, protocol/123 sse, protocol/124 sse_paging
+// covers: protocol/197 long_poll_drain, protocol/197 sse_drain
 func TestLive(t *testing.T) {
 	datadriven.Walk(t, "testdata/live", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -273,6 +276,7 @@ func (w *writes) Flush() { w.flushed++; w.cancel() }
 
 // TestCycleIsOneFlush covers a small cycle, which is one write, and one whose page is written in
 // pieces.
+// covers: protocol/122
 func TestCycleIsOneFlush(t *testing.T) {
 	for _, tt := range []struct{ text, writes int }{{10, 1}, {600 << 10, 12}} {
 		h := newHarness(t, nil)

@@ -57,6 +57,7 @@ func (c customChannel) Routes() []channels.Route {
 
 // TestMistakesOfChannelHandlers checks that a panicking or blocking channel handler fails only its
 // request. The response is an error envelope if nothing was sent, and the delivery counts as failed.
+// covers: channels/173
 func TestMistakesOfChannelHandlers(t *testing.T) {
 	half := func(w http.ResponseWriter, then func()) error { _, _ = w.Write([]byte("half")); then(); return nil }
 	for name, tt := range map[string]struct {

@@ -84,6 +84,7 @@ func nginx(t *testing.T, server string) string {
 
 // TestEventStreamsBehindNginx reads each kind of event stream through nginx with default settings. By
 // default nginx buffers responses unless a header disables it.
+// covers: protocol/120 conversation, beta/47 beta_run
 func TestEventStreamsBehindNginx(t *testing.T) {
 	h := newRuns(t, nil)
 	h.create()

@@ -87,6 +87,7 @@ func together(a, b string) bool {
 
 // TestPostPrecedence combines every two flaws of an admission: the earlier check decides the response,
 // and nothing is written.
+// covers: protocol/188
 func TestPostPrecedence(t *testing.T) {
 	flaws := postFlaws()
 	for i, first := range flaws {
@@ -133,6 +134,7 @@ func TestSchemaIsCheckedLast(t *testing.T) {
 }
 
 // TestGetPrecedence combines the flaws of reads: of the snapshot, then of updates.
+// covers: protocol/189
 func TestGetPrecedence(t *testing.T) {
 	const invalid = conversation.CodeInvalidRequest
 	query := func(s ...string) func(*flawed) { return func(f *flawed) { f.query = append(f.query, s...) } }

@@ -9,6 +9,11 @@ import (
 )
 
 // TestQueryRefused has queries that a lenient parser might accept. They never reach the runtime.
+// covers: protocol/15, protocol/175, protocol/97 view_without_a_value, protocol/98 history_offset_without_a_value
+// covers: protocol/99 history_tail_escape_broken, protocol/100 history_live_cut, protocol/102 offset_in_other_case
+// covers: protocol/103 offset_twice_one_escaped, protocol/103 offset_twice_the_same
+// covers: protocol/104 offset_plus_is_a_space, protocol/105 live_other, protocol/105 live_without_a_value
+// covers: protocol/107 tail_empty
 func TestQueryRefused(t *testing.T) {
 	good := offset(0)
 	for _, tt := range []struct{ name, query, details string }{
@@ -77,6 +82,7 @@ func TestQueryRefused(t *testing.T) {
 }
 
 // TestQueryAccepted has unusual but valid queries, and the reader method for each.
+// covers: protocol/192, protocol/96 empty
 func TestQueryAccepted(t *testing.T) {
 	for _, tt := range []struct{ name, query, call string }{
 		{"empty", "", "Snapshot"},

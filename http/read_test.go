@@ -43,6 +43,7 @@ func jsonHeaders(next string, upToDate bool) map[string]string {
 	return h
 }
 
+// covers: protocol/57, protocol/59, protocol/96, protocol/101, protocol/154
 func TestSnapshot(t *testing.T) {
 	for _, query := range []string{"", "?view=history", "?view=history&view=bogus", "?x=y&wait=1"} {
 		t.Run("answers"+query, func(t *testing.T) {
@@ -66,6 +67,7 @@ func TestSnapshot(t *testing.T) {
 func offset(n int) string { return conversation.Offset(n).String() }
 
 // TestQuery has every rejected query. None of them reaches the reader.
+// covers: protocol/97, protocol/98, protocol/99, protocol/100, protocol/102, protocol/104
 func TestQuery(t *testing.T) {
 	good := offset(0)
 	for _, query := range []string{
@@ -89,6 +91,9 @@ func TestQuery(t *testing.T) {
 	}
 }
 
+// covers: protocol/108, protocol/10 from_the_start_begins_with_a_reset, protocol/12 internal_batches_advance_the_offset
+// covers: protocol/106 nothing_new_is_an_empty_array, protocol/109 nothing_new_is_an_empty_array
+// covers: protocol/111 a_page_is_100_batches, protocol/114 from_the_start_begins_with_a_reset
 func TestUpdates(t *testing.T) {
 	t.Run("from_the_start_begins_with_a_reset", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -136,6 +141,7 @@ func TestUpdates(t *testing.T) {
 	})
 }
 
+// covers: protocol/10, protocol/13, protocol/127, protocol/11 resuming_at_every_offset_loses_and_repeats_nothing
 func TestUpdatesResume(t *testing.T) {
 	t.Run("resuming_at_every_offset_loses_and_repeats_nothing", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -171,6 +177,7 @@ func TestUpdatesResume(t *testing.T) {
 	})
 }
 
+// covers: protocol/16 beyond_the_head_is_500
 func TestUpdatesRefused(t *testing.T) {
 	t.Run("beyond_the_head_is_500", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -190,6 +197,8 @@ func TestUpdatesRefused(t *testing.T) {
 	})
 }
 
+// covers: protocol/59 has_the_head_and_no_body, protocol/128 has_the_head_and_no_body
+// covers: protocol/129 missing_is_404_without_body
 func TestHead(t *testing.T) {
 	t.Run("has_the_head_and_no_body", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -215,6 +224,7 @@ func TestHead(t *testing.T) {
 	})
 }
 
+// covers: protocol/60
 func TestSnapshotResumes(t *testing.T) {
 	h := newHarness(t, nil)
 	h.create()

@@ -82,6 +82,15 @@ func refusals() []struct{ name, body, details string } {
 	}
 }
 
+// covers: protocol/175, protocol/17 kind_missing, protocol/17 kind_unknown, protocol/18 text_missing
+// covers: protocol/18 text_object, protocol/21 attachments_object, protocol/22 signal_type_empty
+// covers: protocol/22 signal_type_missing, protocol/23 attributes_number, protocol/24 tagName_digit_first
+// covers: protocol/24 tagName_with_colon, protocol/29 uid_number, protocol/30 attachment_type_missing
+// covers: protocol/30 attachment_type_other, protocol/31 attachment_data_null, protocol/31 base64_unpadded
+// covers: protocol/34 attachment_mimeType_line_break, protocol/34 attachment_mimeType_missing
+// covers: protocol/35 attachment_filename_long, protocol/35 attachment_filename_null, protocol/42 uid_with_initialData
+// covers: protocol/42 uid_with_initialData_null, protocol/44 body_array, protocol/44 body_bare_string
+// covers: upgrade/5 nested_message
 func TestAdmissionRefused(t *testing.T) {
 	for _, tt := range refusals() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,6 +109,7 @@ func TestAdmissionRefused(t *testing.T) {
 	}
 }
 
+// covers: protocol/55
 func TestAdmissionInvalidJSON(t *testing.T) {
 	for name, body := range map[string]string{
 		"empty":             "",
@@ -144,6 +154,7 @@ func TestAdmissionInvalidJSON(t *testing.T) {
 	}
 }
 
+// covers: protocol/54
 func TestAdmissionMediaType(t *testing.T) {
 	for value, want := range map[string]int{
 		"application/json": 202, "Application/JSON": 202, "application/json; charset=utf-8": 202,
@@ -176,6 +187,7 @@ func TestAdmissionMediaType(t *testing.T) {
 }
 
 // TestAdmissionOrder sends requests that fail every check from a certain one on.
+// covers: protocol/188
 func TestAdmissionOrder(t *testing.T) {
 	const contradiction = `{"kind":"user","body":"x","uid":"u","initialData":1,"idempotencyKey":"k"}`
 	for _, tt := range []struct {
@@ -200,6 +212,7 @@ func TestAdmissionOrder(t *testing.T) {
 	}
 }
 
+// covers: protocol/45, upgrade/7
 func TestAdmissionWait(t *testing.T) {
 	for _, query := range []string{"wait", "wait=", "wait=true", "a=b&wait=%zz", "%77ait=1", "a;b&wait"} {
 		t.Run(query, func(t *testing.T) {
@@ -213,6 +226,7 @@ func TestAdmissionWait(t *testing.T) {
 	}
 }
 
+// covers: protocol/194
 func TestAdmissionLimits(t *testing.T) {
 	small := func(o *parleyhttp.Options) { o.MaxBodyBytes, o.MaxTextBytes, o.MaxAttachments = 2000, 100, 2 }
 	text := func(n int) string { return fmt.Sprintf(`{"kind":"user","body":%q}`, strings.Repeat("x", n)) }

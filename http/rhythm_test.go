@@ -65,6 +65,7 @@ func (h *harness) watchAt(t *testing.T, stream string, last time.Duration, pause
 }
 
 // TestEventStreamBeats checks for a heartbeat every 15 seconds, independent of other frames.
+// covers: protocol/122, protocol/126
 func TestEventStreamBeats(t *testing.T) {
 	for name, pauses := range map[string][]time.Duration{
 		"idle": nil,
@@ -92,6 +93,7 @@ func TestEventStreamBeats(t *testing.T) {
 
 // TestEventStreamControls checks for a control frame at the beginning, with every batch at once, and
 // at least every 30 seconds, even if a store needs a second for a read.
+// covers: protocol/121, protocol/123, protocol/125
 func TestEventStreamControls(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"fast_store": 0, "slow_store": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -134,6 +136,7 @@ func TestEventStreamControls(t *testing.T) {
 
 // TestIdleControls checks that an idle stream of either protocol sends a control frame after each wait
 // of 30 seconds, however long the following read takes.
+// covers: protocol/125, beta/63
 func TestIdleControls(t *testing.T) {
 	for _, stream := range []string{"/agents/assistant/c1?view=updates&live=sse&offset=" + offset(0), betaC1 + "?live=sse&offset=now"} {
 		for _, slow := range []time.Duration{0, time.Second} {
@@ -162,6 +165,7 @@ func TestIdleControls(t *testing.T) {
 }
 
 // TestLongPollWindow checks the default of 30 seconds, and that a batch ends it at once.
+// covers: protocol/117, protocol/118
 func TestLongPollWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -191,6 +195,7 @@ func TestLongPollWindow(t *testing.T) {
 }
 
 // TestLiveDefaults checks the default times of the protocol.
+// covers: protocol/126
 func TestLiveDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime()

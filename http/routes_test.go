@@ -21,6 +21,7 @@ func withCancel(r *http.Request) (*http.Request, context.CancelFunc) {
 	return r.WithContext(ctx), cancel
 }
 
+// covers: protocol/187, upgrade/1
 func TestNewChecksMounts(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/": true, "/agents/assistant": true, "/a-b._~9": true, "": false, "agents": false, "/a/": false,
@@ -79,6 +80,7 @@ func TestNewChecksAgents(t *testing.T) {
 }
 
 // TestRoutes covers the whole matrix of methods and routes.
+// covers: protocol/1, protocol/95, protocol/135, protocol/145, protocol/180, protocol/195
 func TestRoutes(t *testing.T) {
 	const notFound = 404
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}
@@ -142,6 +144,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// covers: protocol/1, protocol/8, protocol/187
 func TestLongerMountWins(t *testing.T) {
 	rt := newRuntime()
 	mounts := []parleyhttp.Mount{{Path: "/", Agent: "root"}, {Path: "/a", Agent: "upper"}, {Path: "/a/b", Agent: "lower"}}
@@ -193,6 +196,7 @@ func TestConversationID(t *testing.T) {
 	}
 }
 
+// covers: protocol/47, protocol/48, protocol/8 under_a_stripped_prefix
 func TestStreamURL(t *testing.T) {
 	proxies := func(o *parleyhttp.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} }
 	forwarded := map[string]string{"X-Forwarded-Proto": "HTTPS, http", "X-Forwarded-Host": "a.example:8443, b"}
@@ -260,6 +264,7 @@ func TestStreamURL(t *testing.T) {
 	})
 }
 
+// covers: protocol/56
 func TestTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	long := "a=" + strings.Repeat("x", 510)

@@ -34,6 +34,7 @@ type begun struct {
 }
 
 // TestRunBegins checks the 202 with the id and the stream's URL, also for a repeated key.
+// covers: beta/97, beta/98, beta/115, upgrade/11
 func TestRunBegins(t *testing.T) {
 	form := regexp.MustCompile(`^run_[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 	for _, line := range bothLines {
@@ -76,6 +77,7 @@ func TestRunBegins(t *testing.T) {
 }
 
 // TestRunInputs: any JSON is an input; an empty body is an empty object.
+// covers: beta/99
 func TestRunInputs(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"nothing": {"", "{}"}, "white_space": {" \n", "{}"}, "null": {"null", "null"}, "text": {`"<a>"`, `"<a>"`}, "number": {"1.50", "1.50"},
@@ -102,6 +104,8 @@ func TestRunInputs(t *testing.T) {
 }
 
 // TestRunRefusals lists the rejected requests in the order of the checks. They have no effect.
+// covers: beta/104, beta/105 run_query_before_unknown, beta/106 hidden_is_told_as_none
+// covers: beta/107 run_meta_ignores_the_query
 func TestRunRefusals(t *testing.T) {
 	h := newRuns(t, func(o *parleyhttp.Options) { o.MaxTextBytes = 100 })
 	run, hidden, none := "/runs/"+string(h.ran("a")), "/runs/"+string(h.begin("other", "a", `{}`)), "/runs/"+string(conversation.RunFor("report", "none"))
@@ -171,6 +175,7 @@ func TestRunRefusals(t *testing.T) {
 	})
 }
 
+// covers: beta/98 keys
 func TestRunHeaders(t *testing.T) {
 	h := newRuns(t, nil)
 	run := "/runs/" + string(h.ran("a"))
@@ -192,6 +197,7 @@ func TestRunHeaders(t *testing.T) {
 }
 
 // TestRunRefusedByTheRuntime checks that the runtime's errors reach the caller.
+// covers: beta/100, beta/101
 func TestRunRefusedByTheRuntime(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -229,6 +235,7 @@ func (h *harness) whileWaiting(path, key string, act func(id conversation.RunID)
 	return <-done
 }
 
+// covers: beta/102, beta/103
 func TestRunWaitForResult(t *testing.T) {
 	for _, line := range bothLines {
 		synctest.Test(t, func(t *testing.T) {
@@ -274,6 +281,7 @@ func TestRunWaitForResult(t *testing.T) {
 }
 
 // TestRunStream checks that the events of a run are a stream like an agent's, closed at its end.
+// covers: beta/108, beta/114, beta/117, upgrade/11
 func TestRunStream(t *testing.T) {
 	h := newRuns(t, nil)
 	id := h.ran("a")
@@ -325,6 +333,7 @@ func TestRunStream(t *testing.T) {
 }
 
 // TestRunStreamLive checks that a live reader gets each event, and the end of the stream.
+// covers: beta/114
 func TestRunStreamLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRuns(t, nil)
@@ -354,6 +363,7 @@ func TestRunStreamLive(t *testing.T) {
 	})
 }
 
+// covers: beta/107
 func TestRunRecord(t *testing.T) {
 	h := newRuns(t, nil)
 	active := h.begin("report", "active", `{"day":1}`)
@@ -440,6 +450,7 @@ func TestRunSignal(t *testing.T) {
 }
 
 // TestRunMounts rejects ambiguous routes.
+// covers: beta/95, beta/92 a_workflow_that_is_not_registered
 func TestRunMounts(t *testing.T) {
 	report, agents := []string{"report"}, []string{"assistant"}
 	for _, tt := range []struct {

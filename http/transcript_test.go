@@ -21,6 +21,8 @@ import (
 //	request    the input is a request; its body is one line
 //	turn       the agent answers in c1
 //	fail       every call fails as the input names: unknown, unavailable
+//
+// covers: protocol/5, upgrade/24
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/http", func(t *testing.T, path string) {
 		h := newHarness(t, func(o *parleyhttp.Options) { o.Dev = strings.HasSuffix(path, "_dev") })

@@ -40,6 +40,7 @@ func TestCompatReadsAndWritesItsJSON(t *testing.T) {
 }
 
 // TestCompatOver sets every field by reflection, to include future fields.
+// covers: providers/43
 func TestCompatOver(t *testing.T) {
 	var full providers.Compat
 	v := reflect.ValueOf(&full).Elem()
@@ -64,6 +65,7 @@ func TestCompatOver(t *testing.T) {
 	}
 }
 
+// covers: providers/177
 func TestThinkingMap(t *testing.T) {
 	most := providers.ThinkingMap{"off": nil, "minimal": nil, "low": new("low"), "medium": nil, "high": new("HIGH"), "max": new("max")}
 	tests := []struct {

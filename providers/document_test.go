@@ -15,6 +15,7 @@ import (
 )
 
 // TestBodyDeterminesFormat reads responses with the wrong media type.
+// covers: providers/209
 func TestBodyDeterminesFormat(t *testing.T) {
 	stream := providertest.Payloads(`{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}`, "[DONE]")
 	const document = `{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"completion_tokens":1}}`

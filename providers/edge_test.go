@@ -31,6 +31,8 @@ var edgeCatalog = providers.Catalog{
 	},
 }
 
+// covers: providers/7, providers/44, providers/46, providers/47, providers/48, providers/52, providers/53, providers/54
+// covers: providers/73
 func TestEdgeRegistration(t *testing.T) {
 	own := &providers.EdgeGateway{ID: "own", SkipCache: new(false)}
 	ask := func(e *providers.Edge) *providers.Edge {
@@ -82,6 +84,7 @@ func TestEdgeRegistration(t *testing.T) {
 }
 
 // TestEdgeGatewayNeedsAnID: gateway options replace the default gateway, so they need an id.
+// covers: providers/49
 func TestEdgeGatewayNeedsAnID(t *testing.T) {
 	for _, gateway := range []providers.EdgeGateway{{}, {SkipCache: new(true)}, {ID: " \t", CacheKey: "k"}} {
 		r := providers.NewRegistry(nil)
@@ -94,6 +97,7 @@ func TestEdgeGatewayNeedsAnID(t *testing.T) {
 }
 
 // TestEdgeCallNeedsAProtocol: the registration is valid, and the call returns the missing protocol.
+// covers: providers/44, providers/51, providers/81
 func TestEdgeCallNeedsAProtocol(t *testing.T) {
 	r := providers.NewRegistry(nil)
 	if err := r.RegisterProvider("edge", providers.Registration{API: "edge-ai-binding", Edge: &providers.Edge{Binding: binding{}}}); err != nil {
@@ -113,6 +117,7 @@ func TestEdgeCallNeedsAProtocol(t *testing.T) {
 }
 
 // TestEdgeBindingIsReadOnce: the binding is read at registration.
+// covers: providers/45
 func TestEdgeBindingIsReadOnce(t *testing.T) {
 	r, e := providers.NewRegistry(nil), &providers.Edge{Binding: binding{}}
 	if err := r.RegisterProvider("edge", providers.Registration{API: "edge-ai-binding", Edge: e}); err != nil {
@@ -124,6 +129,7 @@ func TestEdgeBindingIsReadOnce(t *testing.T) {
 	}
 }
 
+// covers: providers/9, providers/50
 func TestEdgeGatewayNames(t *testing.T) {
 	const text = `{"id":"g","skipCache":true,"cacheTtl":60,"cacheKey":"k","metadata":{"a":1,"b":null},"collectLog":false,"eventId":"e","requestTimeoutMs":5}`
 	var g providers.GatewayOptions
@@ -138,6 +144,7 @@ func TestEdgeGatewayNames(t *testing.T) {
 	}
 }
 
+// covers: providers/55
 func TestEdgeError(t *testing.T) {
 	for _, tt := range []struct {
 		err  providers.EdgeAIBindingError

@@ -50,6 +50,7 @@ func fitted(t testing.TB, m providers.Model, req providers.Request) (out []strin
 	return out
 }
 
+// covers: providers/179
 func TestFit(t *testing.T) {
 	one, said := picture(4), assistant(text("ok"))
 	pictures := func(n int) (out parts) {
@@ -137,6 +138,7 @@ func TestFitIgnoresOtherImages(t *testing.T) {
 // TestFitIsStable grows random conversations. No request exceeds the image limit, removed images stay
 // removed, and new ones are sent if they fit. The beginning of requests changes at most once for each
 // half of the limit.
+// covers: providers/179
 func TestFitIsStable(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

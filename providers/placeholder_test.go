@@ -21,6 +21,7 @@ func (urlProtocol) Stream(ctx context.Context, m providers.Model, _ providers.Re
 	})
 }
 
+// covers: providers/18
 func TestBaseURLPlaceholders(t *testing.T) {
 	env := map[string]string{"ACCOUNT": "a1", "GATE_2": " g ", "BLANK": " "}
 	for base, want := range map[string]string{

@@ -13,6 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
+// covers: providers/91, providers/92, providers/93, providers/94, providers/100
 func TestSetProvider(t *testing.T) {
 	r := registry(t, nil, nil)
 	err := r.SetProvider(&providers.Provider{
@@ -62,6 +63,7 @@ func TestSetProvider(t *testing.T) {
 	}
 }
 
+// covers: providers/94
 func TestSetProviderListsFewModels(t *testing.T) {
 	p := &providers.Provider{ID: "p"}
 	for i := range 10 {
@@ -76,6 +78,7 @@ func TestSetProviderListsFewModels(t *testing.T) {
 	}
 }
 
+// covers: providers/6, providers/95
 func TestSetProviderErrors(t *testing.T) {
 	for want, p := range map[string]providers.Provider{
 		"must not be empty": {},
@@ -93,6 +96,7 @@ func TestSetProviderErrors(t *testing.T) {
 }
 
 // TestProviderCalls: a Provider's own protocol overrides the registry's. Authorize runs for each call.
+// covers: providers/5, providers/96, providers/97, providers/98
 func TestProviderCalls(t *testing.T) {
 	env, calls := map[string]string{"ACME_API_KEY": "env"}, 0
 	r := registry(t, env, nil)
@@ -135,6 +139,7 @@ func TestProviderCalls(t *testing.T) {
 	}
 }
 
+// covers: providers/99
 func TestProviderThatCannotAuthorize(t *testing.T) {
 	r := registry(t, nil, nil)
 	r.RegisterProtocol("api-1", echo{"p"})
@@ -176,6 +181,7 @@ func (telltale) Stream(_ context.Context, m providers.Model, _ providers.Request
 	}
 }
 
+// covers: providers/97, providers/203
 func TestProviderHeadersAreSecrets(t *testing.T) {
 	r := registry(t, nil, nil)
 	err := r.SetProvider(&providers.Provider{

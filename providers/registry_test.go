@@ -101,6 +101,20 @@ func resolveAll(t *testing.T, tests []resolveTest) {
 	}
 }
 
+// covers: providers/2, upgrade/19, providers/1 from_scratch, providers/4 from_scratch, providers/7 from_scratch
+// covers: providers/11 catalog_alone, providers/11 empty_registration, providers/17 empty_registration
+// covers: providers/26 headers_per_key, providers/27 from_scratch, providers/28 catalog_alone
+// covers: providers/28 unlisted_model, providers/30 catalog_alone, providers/30 unlisted_model
+// covers: providers/32 registration_over_catalog, providers/34 catalog_alone, providers/34 unlisted_model
+// covers: providers/36 catalog_alone, providers/36 unlisted_model, providers/37 model_over_registration
+// covers: providers/37 override_of_another_model, providers/40 catalog_alone
+// covers: providers/42 compat_field_by_field,_the_thinking_map_as_a_whole
+// covers: providers/43 compat_field_by_field,_the_thinking_map_as_a_whole
+// covers: providers/64 api_and_base_url_are_independent, providers/64 unlisted_model
+// covers: providers/65 model_over_registration, providers/65 registration_over_catalog, providers/65 unlisted_model
+// covers: providers/66 headers_per_key, providers/67 catalog_alone, providers/67 from_scratch
+// covers: providers/68 unlisted_model, providers/69 unlisted_model, providers/70 registration_over_catalog
+// covers: providers/79 registration_over_catalog, providers/84 unlisted_model
 func TestResolve(t *testing.T) {
 	scratch := providers.Registration{API: "a", BaseURL: "http://localhost:8080/v1"}
 	bigDefaults := big(func(*providers.Model) {})
@@ -154,6 +168,9 @@ func TestResolve(t *testing.T) {
 }
 
 // TestResolveOptions covers the fields of a registration other than endpoint and model properties.
+// covers: providers/38 store_of_azure, providers/38 store_of_openai, providers/39 store_is_for_responses
+// covers: providers/39 store_of_codex, providers/60 address_alone, providers/60 telemetry, providers/61 telemetry
+// covers: providers/67 cost_of_a_registration
 func TestResolveOptions(t *testing.T) {
 	bigDefaults := big(func(*providers.Model) {})
 	resolveAll(t, []resolveTest{
@@ -182,6 +199,7 @@ func TestResolveOptions(t *testing.T) {
 	})
 }
 
+// covers: providers/1, providers/86, providers/87, providers/88, providers/89, providers/90
 func TestResolveErrors(t *testing.T) {
 	r := registry(t, nil, map[string]providers.Registration{"own": {API: "a", BaseURL: "http://b/"}})
 	for spec, want := range map[string]error{
@@ -202,6 +220,7 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
+// covers: providers/6, providers/71, providers/72
 func TestRegisterProviderErrors(t *testing.T) {
 	r := registry(t, nil, nil)
 	for _, reg := range []providers.Registration{{}, {API: "a"}, {BaseURL: "http://b/"}} {
@@ -220,6 +239,7 @@ func TestRegisterProviderErrors(t *testing.T) {
 
 // TestInvalidProviderIDs: ids that no specifier can contain, and blank fields, are rejected by
 // RegisterProvider and SetProvider.
+// covers: providers/71
 func TestInvalidProviderIDs(t *testing.T) {
 	whole := providers.Registration{API: "a", BaseURL: "http://b/"}
 	for _, tt := range []struct {
@@ -260,6 +280,7 @@ func TestInvalidProviderIDs(t *testing.T) {
 	}
 }
 
+// covers: providers/74, providers/75
 func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 	first := providers.Registration{
 		API: "a", BaseURL: "http://b/", Headers: map[string]string{"X-A": "1"}, ContextWindow: new(5), Input: []string{"text"},
@@ -282,6 +303,7 @@ func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 	}
 }
 
+// covers: providers/9, upgrade/19
 func TestRegistrationFieldNames(t *testing.T) {
 	var got providers.Registration
 	err := json.Unmarshal([]byte(`{"api":"a","baseUrl":"b","apiKey":"k","headers":{"h":"v"},"contextWindow":1,"maxTokens":0,
@@ -301,6 +323,7 @@ func TestRegistrationFieldNames(t *testing.T) {
 }
 
 // TestModelErrorListsKnownNames: the error of a wrong specifier lists valid names.
+// covers: providers/88, providers/89
 func TestModelErrorListsKnownNames(t *testing.T) {
 	r := registry(t, nil, nil)
 	expect := func(spec, want string) {
@@ -321,6 +344,7 @@ func TestModelErrorListsKnownNames(t *testing.T) {
 
 // TestRegistrationIsIsolated: a registration changes neither the catalog, nor other providers, nor the
 // validation of ids.
+// covers: providers/83, providers/84
 func TestRegistrationIsIsolated(t *testing.T) {
 	two := providers.Catalog{"acme": catalog["acme"], "other": catalog["acme"]}
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: two})
@@ -351,6 +375,7 @@ func TestRegistrationIsIsolated(t *testing.T) {
 }
 
 // TestCatalogIsReadLazily: the models of a provider are read once, on first use.
+// covers: providers/116
 func TestCatalogIsReadLazily(t *testing.T) {
 	read := 0
 	lazy := providers.Catalog{"acme": catalog["acme"], "older": catalog["acme"]}
@@ -419,6 +444,7 @@ func TestModelsList(t *testing.T) {
 	}
 }
 
+// covers: providers/20, providers/21, providers/22
 func TestAPIKey(t *testing.T) {
 	env := map[string]string{"ACME_TOKEN": " ", "ACME_API_KEY": "from-env\n", "OTHER": "x"}
 	for _, tt := range []struct{ registered, want string }{
@@ -444,6 +470,7 @@ type checking struct{ *providers.HTTP }
 // IsKey implements providers.KeyChecker.
 func (checking) IsKey(key string) bool { return !strings.HasPrefix(key, "<") }
 
+// covers: providers/20, providers/21, providers/46, providers/106
 func TestCredentials(t *testing.T) {
 	sets := providers.Catalog{"cloud": {
 		EnvKeys: []providers.EnvKey{{Name: "KEY"}}, EnvSets: [][]string{{"PROFILE"}}, Models: catalog["acme"].Models,
@@ -521,6 +548,7 @@ func textOf(t *testing.T, stream iter.Seq2[providers.Event, error]) string {
 }
 
 // TestStreamIsLive ranges over one stream before and after a registration.
+// covers: providers/3, providers/4, providers/5, providers/10, providers/19, providers/23, providers/81, providers/82
 func TestStreamIsLive(t *testing.T) {
 	env := map[string]string{}
 	r := registry(t, env, nil)
@@ -545,6 +573,7 @@ func TestStreamIsLive(t *testing.T) {
 	}
 }
 
+// covers: providers/12, providers/86, providers/90
 func TestStreamErrors(t *testing.T) {
 	r := registry(t, nil, nil)
 	for spec, want := range map[string]error{
@@ -588,6 +617,7 @@ func TestRegistryIsConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
+// covers: providers/12, providers/57, providers/58, providers/59, upgrade/19
 func TestTelemetry(t *testing.T) {
 	for id, want := range map[string]string{
 		"amazon-bedrock": "aws.bedrock", "anthropic": "anthropic", "azure-openai-responses": "azure.ai.openai",

@@ -12,6 +12,7 @@ import (
 
 // TestRejectedReasoningIsOmitted: a call whose replayed reasoning is rejected is repeated without it,
 // once.
+// covers: providers/174
 func TestRejectedReasoningIsOmitted(t *testing.T) {
 	for _, tt := range []struct {
 		name, refusal string

@@ -13,6 +13,7 @@ import (
 )
 
 // TestNames checks that the aliases are the same types.
+// covers: providers/8, providers/77
 func TestNames(t *testing.T) {
 	for name, same := range map[string]bool{
 		"ProviderRegistration":      reflect.TypeFor[providers.ProviderRegistration]() == reflect.TypeFor[providers.Registration](),
@@ -36,6 +37,7 @@ func TestNames(t *testing.T) {
 
 // TestRegistrationIsDeferred: registration makes no network calls. A wrong address or key fails the
 // first call.
+// covers: providers/12, providers/76
 func TestRegistrationIsDeferred(t *testing.T) {
 	asked := 0
 	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,6 +70,7 @@ func TestRegistrationIsDeferred(t *testing.T) {
 	}
 }
 
+// covers: providers/78
 func TestRegistriesShareNothing(t *testing.T) {
 	one, two := registry(t, nil, nil), registry(t, nil, nil)
 	if err := one.RegisterProvider("own", providers.Registration{API: "api-1", BaseURL: "http://b/"}); err != nil {

@@ -15,6 +15,7 @@ import (
 )
 
 // TestErrorsHideSecrets calls vendors that repeat the request in their errors.
+// covers: providers/203
 func TestErrorsHideSecrets(t *testing.T) {
 	const key, header, prompt = "sk-very-secret-key", "hunter2hunter2", "You are a pirate."
 	for name, tc := range map[string]struct {

@@ -194,6 +194,7 @@ func TestAbortWinsOverErrors(t *testing.T) {
 	}
 }
 
+// covers: providers/202
 func TestRetryable(t *testing.T) {
 	for kind, want := range map[providers.ErrorKind]bool{
 		providers.KindRateLimit: true, providers.KindOverloaded: true, providers.KindNetwork: true, providers.KindTruncated: true,
@@ -209,6 +210,7 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
+// covers: providers/202, providers/205
 func TestClassifyOrder(t *testing.T) {
 	for _, tt := range []struct {
 		status        int
@@ -324,6 +326,7 @@ func TestOverflowPhrases(t *testing.T) {
 }
 
 // TestRetryHints reads the delay from every known place.
+// covers: providers/132, providers/202
 func TestRetryHints(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	message := func(s string) string { return `{"error":{"message":"` + s + `"}}` }
@@ -410,6 +413,7 @@ func TestOverflowed(t *testing.T) {
 	}
 }
 
+// covers: providers/122, providers/123
 func TestPriceOf(t *testing.T) {
 	c := providers.Cost{Rates: providers.Rates{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 3}}
 	u := providers.Usage{Input: 1e6, Output: 1e6, CacheRead: 1e6, CacheWrite: 3e6}
@@ -438,6 +442,7 @@ func TestPriceOf(t *testing.T) {
 }
 
 // TestPriceExactDigits compares prices with those of the tools of the catalog's source.
+// covers: providers/122
 func TestPriceExactDigits(t *testing.T) {
 	plain := providers.Cost{Rates: providers.Rates{Input: 5, Output: 25, CacheRead: 0.5, CacheWrite: 6.25}}
 	tiered := providers.Cost{
@@ -464,6 +469,7 @@ func TestPriceExactDigits(t *testing.T) {
 	}
 }
 
+// covers: providers/122
 func TestPrice(t *testing.T) {
 	c := providers.Cost{
 		Rates: providers.Rates{Input: 3, Output: 15, CacheRead: 0.3, CacheWrite: 3.75},

@@ -55,6 +55,7 @@ func sent(size int64, mimeType string, width, height int) providers.Image {
 }
 
 // TestVendorImageLimits covers vendors with lower limits, and limits raised by authors.
+// covers: providers/178
 func TestVendorImageLimits(t *testing.T) {
 	large, wide := known(4<<20, "image/png", 1, 1), known(1, "image/png", 8001, 1)
 	for _, tt := range []struct {
@@ -78,6 +79,7 @@ func TestVendorImageLimits(t *testing.T) {
 	}
 }
 
+// covers: providers/178
 func TestTransformImageFacts(t *testing.T) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes{1}}
 	noPicture := text("(A file that was sent as an image was left out here: it is no PNG, JPEG, GIF or WebP picture.)")
@@ -102,6 +104,7 @@ func TestTransformImageFacts(t *testing.T) {
 	}
 }
 
+// covers: providers/175, providers/35 images_of_tools, providers/35 runs_of_images
 func TestTransformMessages(t *testing.T) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes{1}}
 	hidden := text("(An image was left out here: this model reads text only.)")
@@ -175,6 +178,8 @@ func TestTransformMessages(t *testing.T) {
 	}
 }
 
+// covers: providers/10 left_to_the_vendor, providers/31 higher_limit, providers/31 model's_limit
+// covers: providers/33 does_not_reason, providers/177 a_level_that_it_does_not_have
 func TestTransformOptions(t *testing.T) {
 	tests := []struct {
 		name     string

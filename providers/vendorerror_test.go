@@ -76,6 +76,7 @@ func TestResponseErrorShapes(t *testing.T) {
 
 // TestResponseErrorsOfServices reads an exception name from a header, and the model's status from the
 // body of a 424.
+// covers: providers/169
 func TestResponseErrorsOfServices(t *testing.T) {
 	const at = ":http://internal.example/coral/"
 	for name, tt := range map[string]struct {
@@ -108,6 +109,7 @@ func TestResponseErrorsOfServices(t *testing.T) {
 
 // TestStreamErrorsByPosition reads errors inside a stream, and gateway errors with a success status.
 // Only the object determines the status.
+// covers: providers/205
 func TestStreamErrorsByPosition(t *testing.T) {
 	for object, want := range map[string]struct {
 		kind   providers.ErrorKind

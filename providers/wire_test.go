@@ -10,6 +10,7 @@ import (
 )
 
 // TestSetCopilot checks the request headers, without user identity.
+// covers: providers/119
 func TestSetCopilot(t *testing.T) {
 	user := func(parts ...providers.Part) providers.Message {
 		return providers.Message{Role: providers.RoleUser, Parts: parts}

@@ -99,6 +99,7 @@ func contents(t *testing.T, b storage.Bucket) map[string]string {
 }
 
 // TestFormatErrorsHaveARemedy checks that each text names both versions and a remedy.
+// covers: upgrade/22, upgrade/23
 func TestFormatErrorsHaveARemedy(t *testing.T) {
 	for stored, want := range map[string]string{
 		`{"schemaVersion":5}`:               "open bucket: stored format 5, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\", or use an empty bucket",

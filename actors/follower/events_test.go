@@ -58,6 +58,7 @@ func wantEvents(t testing.TB, s *follower.Set, h *history, after int64, limit in
 	}
 }
 
+// covers: beta/17, beta/22
 func TestEventsEqualTheProjection(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -105,6 +106,7 @@ func TestEventsEqualTheProjection(t *testing.T) {
 	}
 }
 
+// covers: beta/7
 func TestEventsOfTheAbsent(t *testing.T) {
 	s := start(t, newBucket(), nil)
 	_, err := s.Events(t.Context(), address(), -1, 10)
@@ -113,6 +115,7 @@ func TestEventsOfTheAbsent(t *testing.T) {
 	wantCode(t, "tail", err, conversation.CodeStreamNotFound)
 }
 
+// covers: beta/26
 func TestEventsOfANewIncarnation(t *testing.T) {
 	h := turns(t, 2)
 	before := int64(len(h.events()))
@@ -160,6 +163,7 @@ func (r ranged) Range(ctx context.Context, conv conversation.Key, first, last in
 }
 
 // TestEventsOfALongStream: reading the tail or a page in the middle does not read the other batches.
+// covers: beta/87, beta/88, beta/91
 func TestEventsOfALongStream(t *testing.T) {
 	h := turns(t, 600)
 	all := h.events()
@@ -201,6 +205,7 @@ func TestEventsOfALongStream(t *testing.T) {
 	}
 }
 
+// covers: beta/25
 func TestEventsOfANewerVersion(t *testing.T) {
 	h := newHistory(t)
 	created := h.created(1)
@@ -212,6 +217,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 	wantHead(t, s, 0)
 }
 
+// covers: beta/89
 func TestManyReadersShareOneStream(t *testing.T) {
 	h := turns(t, 30)
 	source := newBucket(h.pushes...)
@@ -238,6 +244,7 @@ func TestManyReadersShareOneStream(t *testing.T) {
 }
 
 // TestEventsOfARun: the event that ends the run closes the stream, also for pages and from a mark.
+// covers: beta/109
 func TestEventsOfARun(t *testing.T) {
 	h := newHistory(t)
 	created := h.created(1)

@@ -89,6 +89,7 @@ func wantAll(t testing.TB, s *follower.Set, h *history, limit int) {
 	}
 }
 
+// covers: protocol/13, protocol/113, protocol/115
 func TestPagesEqualTheProjection(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -30,6 +30,15 @@ func sign(key string, body []byte) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
+// covers: channels/1 routing, channels/4 order_of_checks, channels/7 results, channels/8 null, channels/9 boolean
+// covers: channels/10 number, channels/11 string, channels/12 array, channels/13 object, channels/14 response
+// covers: channels/16 later, channels/17 unavailable, channels/18 limit, channels/19 declared_too_long
+// covers: channels/20 limit, channels/21 slow_sender, channels/22 malformed_length, channels/23 media_type
+// covers: channels/27 routing, channels/29 ignored, channels/32 proof, channels/59 malformed_proof
+// covers: channels/59 order_of_checks, channels/60 proof, channels/62 order_of_checks, channels/67 broken_bodies
+// covers: channels/67 invalid_UTF-8, channels/67 not_JSON, channels/68 member_with_two_values
+// covers: channels/73 error_handler, channels/73 failures, channels/164 slow_callback, channels/173 panics
+// covers: channels/174 panics, channels/174 typed_nil_error, channels/175 no_id
 func TestCommerceSuite(t *testing.T) {
 	valid := sign(current, []byte(order))
 	channeltest.Run(t, channeltest.Subject{
@@ -90,6 +99,8 @@ func send(t *testing.T, opts commerce.Options, body, key string, headers ...stri
 	return w.Code, got, meta
 }
 
+// covers: channels/60 current_only, channels/61 another_in_overlap, channels/61 previous_in_overlap
+// covers: channels/61 previous_without_overlap
 func TestRotation(t *testing.T) {
 	both := commerce.Options{ClientSecret: current, PreviousClientSecret: channels.NewSecret(previous)}
 	for name, tt := range map[string]struct {
@@ -111,6 +122,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// covers: channels/24, channels/63, channels/64, channels/65, channels/66, channels/68
 func TestPayload(t *testing.T) {
 	body := "\ufeff" + `{"id":940721724,"big":115310627314723954,"price":"1.50","list":[9007199254741999,-0,null,true],"same":1,"same":1}`
 	status, in, _ := send(t, commerce.Options{ClientSecret: current}, body, current)
@@ -138,6 +150,7 @@ func TestPayload(t *testing.T) {
 
 // TestHeaders verifies that only the signature is required, and that other headers are returned
 // unchanged.
+// covers: channels/6, channels/69, channels/70, channels/71, channels/72
 func TestHeaders(t *testing.T) {
 	opts := commerce.Options{ClientSecret: current}
 	if status, _, meta := send(t, opts, order, current); status != 200 || meta != (commerce.Metadata{}) {
@@ -157,6 +170,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// covers: channels/89, channels/55 no_client_secret, channels/56 empty_previous_secret, channels/57 negative_limit
+// covers: channels/58 no_webhook
 func TestCommerceOptions(t *testing.T) {
 	hook := func(context.Context, commerce.Incoming) (any, error) { return nil, nil }
 	for name, tt := range map[string]struct {

@@ -37,6 +37,8 @@ func made(t testing.TB, limit int64, callback func(context.Context, discord.Inte
 	return c
 }
 
+// covers: channels/106 failures, channels/106 limit, channels/106 media_type, channels/106 order_of_checks
+// covers: channels/106 proof, channels/106 results, channels/106 routing, channels/106 slow_sender
 func TestDiscordSuite(t *testing.T) {
 	channeltest.Run(t, channeltest.Subject{
 		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
@@ -71,6 +73,7 @@ func send(c *discord.Channel, body string, off time.Duration) *httptest.Response
 	return w
 }
 
+// covers: channels/122, channels/123, channels/124
 func TestDiscordInteractions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []discord.Interaction
@@ -103,6 +106,7 @@ func TestDiscordInteractions(t *testing.T) {
 	})
 }
 
+// covers: channels/126
 func TestDiscordOptions(t *testing.T) {
 	hook := func(context.Context, discord.Interaction) (any, error) { return nil, nil }
 	public := strings.Repeat("0", 64)
@@ -119,6 +123,7 @@ func TestDiscordOptions(t *testing.T) {
 	}
 }
 
+// covers: channels/125
 func TestDiscordInstanceID(t *testing.T) {
 	for want, ref := range map[string]discord.Ref{
 		"discord:v1:guild:G:C": {Type: discord.TypeGuild, Guild: "G", Channel: "C"}, "discord:v1:dm:C": {Type: discord.TypeDM, Channel: "C"},

@@ -42,6 +42,8 @@ func made(t testing.TB, limit int64, callback func(context.Context, github.Incom
 	return c
 }
 
+// covers: channels/105 failures, channels/105 limit, channels/105 media_type, channels/105 order_of_checks
+// covers: channels/105 proof, channels/105 results, channels/105 routing, channels/105 slow_sender
 func TestGitHubSuite(t *testing.T) {
 	channeltest.Run(t, channeltest.Subject{
 		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
@@ -78,6 +80,7 @@ func send(t *testing.T, c *github.Channel, event, body string, change func(http.
 	return w.Code
 }
 
+// covers: channels/118, channels/119, channels/120
 func TestGitHubDeliveries(t *testing.T) {
 	var got []github.Incoming
 	c := made(t, 0, func(_ context.Context, in github.Incoming) (any, error) { got = append(got, in); return nil, nil })
@@ -108,6 +111,7 @@ func TestGitHubDeliveries(t *testing.T) {
 	}
 }
 
+// covers: channels/121
 func TestGitHubOptions(t *testing.T) {
 	hook := func(context.Context, github.Incoming) (any, error) { return nil, nil }
 	for field, opts := range map[string]*github.Options{
@@ -120,6 +124,7 @@ func TestGitHubOptions(t *testing.T) {
 	}
 }
 
+// covers: channels/120
 func TestGitHubInstanceID(t *testing.T) {
 	ref := github.Ref{Owner: "o", Repo: "r.x", Issue: 7}
 	id, err := github.InstanceID(ref)
@@ -145,6 +150,7 @@ func TestGitHubInstanceID(t *testing.T) {
 	}
 }
 
+// covers: channels/192
 func TestGitHubOfBot(t *testing.T) {
 	const bot, user = `{"sender":{"type":"Bot"}}`, `{"sender":{"type":"User"}}`
 	for _, c := range []struct {

@@ -19,6 +19,15 @@ const (
 		`"text":"Hello.","message_thread_id":42,"is_topic_message":true,"new_member":true}}`
 )
 
+// covers: channels/1 routing, channels/4 order_of_checks, channels/7 results, channels/8 null, channels/9 boolean
+// covers: channels/10 number, channels/11 string, channels/12 array, channels/13 object, channels/14 response
+// covers: channels/16 later_than_later, channels/17 unavailable, channels/18 limit, channels/19 declared_too_long
+// covers: channels/20 limit, channels/21 slow_sender, channels/22 malformed_length, channels/23 media_type
+// covers: channels/28 routing, channels/29 ignored, channels/32 proof, channels/76 forged_proof, channels/76 proof
+// covers: channels/77 order_of_checks, channels/78 broken_bodies, channels/78 id_is_text, channels/78 negative_id
+// covers: channels/79 almost_zero, channels/79 exponent, channels/79 negative_zero, channels/79 whole_fraction
+// covers: channels/88 error_handler, channels/88 failures, channels/164 slow_callback, channels/173 panics
+// covers: channels/175 no_id
 func TestMessengerSuite(t *testing.T) {
 	channeltest.Run(t, channeltest.Subject{
 		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
@@ -72,6 +81,7 @@ func receive(t *testing.T, body string) (got messenger.Update) {
 	return got
 }
 
+// covers: channels/24
 func TestEnvelope(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"update_id":0}`: 0, `{"update_id": 5 }`: 5, `{"update_id":1000}`: 1000, `{"update_id":9007199254740991}`: 1<<53 - 1,
@@ -84,6 +94,7 @@ func TestEnvelope(t *testing.T) {
 }
 
 // TestKnownUpdates verifies the kind of documented updates; others are delivered unchanged.
+// covers: channels/80
 func TestKnownUpdates(t *testing.T) {
 	for _, kind := range messenger.Known() {
 		t.Run(kind, func(t *testing.T) {
@@ -103,6 +114,7 @@ func TestKnownUpdates(t *testing.T) {
 	}
 }
 
+// covers: channels/81, channels/82, channels/183
 func TestRefOfMessage(t *testing.T) {
 	for body, want := range map[string]messenger.ConversationRef{
 		`{"update_id":1,"message":{"chat":{"id":-100,"type":"supergroup"},"message_thread_id":42,"reply_to_message":{"message_id":42}}}`: {Type: messenger.TypeChat, ChatID: -100},
@@ -124,6 +136,7 @@ func TestRefOfMessage(t *testing.T) {
 	}
 }
 
+// covers: channels/83, channels/87, upgrade/13
 func TestInstanceID(t *testing.T) {
 	for want, ref := range map[string]messenger.ConversationRef{
 		"messenger:v1:regular:chat:998201:thread::direct:":                    {Type: messenger.TypeChat, ChatID: 998201},
@@ -154,6 +167,8 @@ func TestInstanceID(t *testing.T) {
 	}
 }
 
+// covers: upgrade/14, channels/84 conversation.topic, channels/85 conversation.businessConnectionId
+// covers: channels/85 conversation.chatId, channels/85 conversation.type
 func TestInstanceIDInput(t *testing.T) {
 	const most = 1<<53 - 1
 	chat := messenger.TypeChat
@@ -176,6 +191,7 @@ func TestInstanceIDInput(t *testing.T) {
 	}
 }
 
+// covers: channels/86, channels/87, upgrade/13
 func TestParseInstanceIDIsCanonical(t *testing.T) {
 	for _, id := range []string{
 		"", "messenger:v1:regular:chat:01:thread::direct:", "messenger:v1:regular:chat:+1:thread::direct:", "messenger:v1:regular:chat:-0:thread::direct:",
@@ -198,6 +214,8 @@ func TestParseInstanceIDIsCanonical(t *testing.T) {
 	}
 }
 
+// covers: channels/74 no_secret_token, channels/74 secret_too_long, channels/74 secret_with_a_space
+// covers: channels/75 negative_limit, channels/75 no_webhook, channels/75 nothing
 func TestMessengerOptions(t *testing.T) {
 	hook := func(context.Context, messenger.Incoming) (any, error) { return nil, nil }
 	for name, tt := range map[string]struct {
@@ -224,6 +242,7 @@ func TestMessengerOptions(t *testing.T) {
 	}
 }
 
+// covers: channels/86, upgrade/14
 func FuzzInstanceID(f *testing.F) {
 	f.Add("messenger:v1:business:business%3Acyan:chat:-998201:thread:4:direct:")
 	f.Add("messenger:v1:regular:chat:1:thread::direct:7")
@@ -238,6 +257,7 @@ func FuzzInstanceID(f *testing.F) {
 	})
 }
 
+// covers: channels/182
 func TestOmit(t *testing.T) {
 	const person = `"chat":{"id":900,"type":"private"},"from":{"id":900,"is_bot":false}`
 	for body, want := range map[string]string{

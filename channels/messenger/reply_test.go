@@ -22,6 +22,7 @@ const (
 	taken = `{"ok":true,"result":{"message_id":7}}`
 )
 
+// covers: channels/179
 func TestMessengerReplies(t *testing.T) {
 	cases := map[string]channeltest.Reply{
 		"a chat":     {Instance: chat, Outcome: "completed", Status: 200, Answer: taken, Want: sent},
@@ -43,6 +44,7 @@ func TestMessengerReplies(t *testing.T) {
 
 const thread = "slack:v1:T:C:1.2"
 
+// covers: channels/177
 func TestMessengerLongReplies(t *testing.T) {
 	channeltest.LongReplies(t, messenger.Replies, channeltest.Long{
 		Instance: chat, Answer: taken, Most: 4096, Size: channels.UTF16,
@@ -58,6 +60,7 @@ func TestMessengerLongReplies(t *testing.T) {
 
 // TestMessengerMovedGroup verifies that replies follow a group to its supergroup id, and that the
 // retry delay in the body is used.
+// covers: channels/180
 func TestMessengerMovedGroup(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,6 +31,17 @@ func sign(key string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
+// covers: channels/1 routing, channels/2 routing, channels/3 in_process_explicit, channels/3 over_HTTP_explicit
+// covers: channels/3 routing, channels/4 order_of_checks, channels/5 proof, channels/7 results, channels/8 null
+// covers: channels/9 boolean, channels/10 number, channels/11 string, channels/12 array, channels/13 object
+// covers: channels/14 response, channels/16 later, channels/17 unavailable, channels/18 limit
+// covers: channels/19 declared_too_long, channels/20 streamed_too_long, channels/21 slow_sender
+// covers: channels/22 malformed_length, channels/23 media_type, channels/25 routing, channels/26 routing
+// covers: channels/29 ignored, channels/31 routing, channels/32 proof, channels/45 malformed_proof
+// covers: channels/46 forged_proof, channels/46 missing_proof, channels/46 proof, channels/47 order_of_checks
+// covers: channels/48 array, channels/48 broken_bodies, channels/48 empty_type, channels/48 no_type
+// covers: channels/54 failures, channels/54 function, channels/54 panics, channels/164 slow_callback
+// covers: channels/173 panics, channels/175 no_id, upgrade/15 routing
 func TestNotesSuite(t *testing.T) {
 	valid := sign(token, []byte(pageCreated))
 	channeltest.Run(t, channeltest.Subject{
@@ -107,6 +118,10 @@ func send(t *testing.T, opts notes.Options, body, signature string) (res result)
 
 const setup = `{"verification_token":"secret_of_the_platform"}`
 
+// covers: channels/6, channels/39 setup_request_without_a_token, channels/40 signed_event_without_a_token
+// covers: channels/41 setup_request_with_the_token, channels/42 setup_request_with_another_token
+// covers: channels/43 more_than_one_member, channels/43 no_setup_request, channels/44 no_setup_request
+// covers: channels/54 setup_callback_fails
 func TestVerificationStates(t *testing.T) {
 	configured := notes.Options{VerificationToken: channels.NewSecret(token), Verification: func(context.Context, notes.Setup) (any, error) {
 		t.Error("setup callback with a configured token: got a call, want none")
@@ -167,6 +182,9 @@ func TestVerificationStates(t *testing.T) {
 	})
 }
 
+// covers: channels/33 callback_only, channels/33 token_only, channels/33 webhook_only, channels/34 empty_token
+// covers: channels/35 negative_limit, channels/36 no_webhook, channels/37 nothing, channels/37 token_before_webhook
+// covers: channels/38 signature_header, channels/45 hexadecimal_of_either_case
 func TestNotesOptions(t *testing.T) {
 	hook := func(context.Context, notes.Incoming) (any, error) { return nil, nil }
 	verify := func(context.Context, notes.Setup) (any, error) { return nil, nil }
@@ -225,6 +243,7 @@ func receive(t *testing.T, body string) notes.Event {
 	return got.events[0]
 }
 
+// covers: channels/5, channels/49, channels/50, channels/49 page.transcription_block.transcript_deleted
 func TestKnownEvents(t *testing.T) {
 	families := map[string]any{
 		"comment": &notes.Comment{}, "data_source": &notes.DataSource{}, "database": &notes.Database{}, "file_upload": &notes.FileUpload{},
@@ -255,6 +274,7 @@ func TestKnownEvents(t *testing.T) {
 	}
 }
 
+// covers: channels/50, channels/51, channels/165
 func TestEventData(t *testing.T) {
 	head := receive(t, pageCreated)
 	page, err := head.Typed()
@@ -295,6 +315,7 @@ func TestEventData(t *testing.T) {
 }
 
 // TestOtherEvents verifies that unknown events are delivered unchanged.
+// covers: channels/24, channels/52, channels/53
 func TestOtherEvents(t *testing.T) {
 	for _, body := range []string{
 		`{"type":"page.teleported","new_member":{"b":1,"a":12345678901234567890}}`, `{"type":"x"}`, `{"data":3,"type":"comment","type":"comment.sent"}`,

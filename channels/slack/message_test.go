@@ -13,6 +13,7 @@ func eventOf(kind, event string) slack.Event {
 	return slack.Event{EventType: kind, EventID: "E-" + kind, TeamID: "T", Native: json.RawMessage(native), Event: json.RawMessage(event)}
 }
 
+// covers: channels/188
 func TestSlackText(t *testing.T) {
 	for text, want := range map[string]string{
 		"1 &lt; 2 &amp; 3":                              "1 < 2 & 3",
@@ -44,6 +45,7 @@ func TestSlackText(t *testing.T) {
 	}
 }
 
+// covers: channels/189
 func TestSlackOmit(t *testing.T) {
 	for event, want := range map[string]string{
 		`{"user":"U1"}`: "", `{"user":"U1","subtype":"file_share"}`: "", `{"user":"U1","subtype":"thread_broadcast"}`: "", `{"user":"U1","subtype":"me_message"}`: "",
@@ -57,6 +59,7 @@ func TestSlackOmit(t *testing.T) {
 	}
 }
 
+// covers: channels/190
 func TestSlackDeliveryID(t *testing.T) {
 	const message = `{"channel":"C","ts":"1.2","user":"U1","text":"<@UB> Hi"}`
 	plain, mention, other := eventOf("message", message), eventOf("app_mention", message), eventOf("message", `{"channel":"C","ts":"1.3","user":"U1"}`)
@@ -69,6 +72,7 @@ func TestSlackDeliveryID(t *testing.T) {
 	}
 }
 
+// covers: channels/191
 func TestSlackDirect(t *testing.T) {
 	for event, want := range map[string]string{
 		`{"channel":"D1","ts":"1.2"}`: "slack:v1:T:D1:", `{"channel":"D1","ts":"1.3"}`: "slack:v1:T:D1:",

@@ -18,6 +18,7 @@ const (
 	clientID = "13a076fc-e7d1-8541-8cc5-f004c44c1061"
 )
 
+// covers: channels/179, channels/181
 func TestSlackReplies(t *testing.T) {
 	cases := map[string]channeltest.Reply{
 		"a thread":    {Instance: thread, Outcome: "completed", Status: 200, Answer: `{"ok":true,"ts":"9.1","message":{"text":"Hi &amp; bye."}}`, Want: posted},
@@ -50,6 +51,7 @@ func textOf(t *testing.T, body []byte) string {
 	return html.UnescapeString(m.Text)
 }
 
+// covers: channels/177, channels/181
 func TestSlackLongReplies(t *testing.T) {
 	channeltest.LongReplies(t, slack.Replies, channeltest.Long{
 		Instance: thread, Text: func(body []byte) string { return textOf(t, body) }, Answer: `{"ok":true,"ts":"9.1"}`, Most: 4000,

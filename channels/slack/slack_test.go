@@ -51,6 +51,9 @@ func all(t testing.TB, callback channels.Call, limit int64) channels.Channel {
 	return c
 }
 
+// covers: channels/104 failures, channels/104 limit, channels/104 media_type, channels/104 order_of_checks
+// covers: channels/104 proof, channels/104 results, channels/104 routing, channels/104 slow_sender
+// covers: channels/114 no_event_id, channels/114 untyped_event
 func TestSlackSuite(t *testing.T) {
 	padForm := func(body string, by int) string { return body + "&p=" + strings.Repeat("x", by-3) }
 	for path, s := range map[string]channeltest.Subject{
@@ -98,6 +101,7 @@ func send(t *testing.T, c channels.Channel, path, mediaType, body string, off ti
 	return w
 }
 
+// covers: channels/111
 func TestSlackFreshness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for off, want := range map[time.Duration]int{
@@ -111,6 +115,7 @@ func TestSlackFreshness(t *testing.T) {
 	})
 }
 
+// covers: channels/112
 func TestSlackVector(t *testing.T) {
 	const body = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&" +
 		"user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&" +
@@ -133,6 +138,7 @@ func TestSlackVector(t *testing.T) {
 	})
 }
 
+// covers: channels/113, channels/115
 func TestSlackRequests(t *testing.T) {
 	var got any
 	c, err := slack.New(&slack.Options{
@@ -167,6 +173,7 @@ func TestSlackRequests(t *testing.T) {
 	}
 }
 
+// covers: channels/116
 func TestSlackOptions(t *testing.T) {
 	hook := func(context.Context, slack.Event) (any, error) { return nil, nil }
 	for field, opts := range map[string]*slack.Options{
@@ -183,6 +190,7 @@ func TestSlackOptions(t *testing.T) {
 	}
 }
 
+// covers: channels/117
 func TestSlackInstanceID(t *testing.T) {
 	ref := slack.Ref{Team: "T1", Channel: "C:1", ThreadTS: "171.1"}
 	id, err := slack.InstanceID(ref)

@@ -44,6 +44,8 @@ func prove(t testing.TB, h http.Header, prefix, body string, at time.Time) {
 	h.Set(prefix+"-Signature", sign(t, secret, "msg_1", stamp, body))
 }
 
+// covers: channels/110 failures, channels/110 limit, channels/110 media_type, channels/110 order_of_checks
+// covers: channels/110 proof, channels/110 results, channels/110 routing, channels/110 slow_sender
 func TestStandardWebhooksSuite(t *testing.T) {
 	channeltest.Run(t, channeltest.Subject{
 		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
@@ -90,6 +92,7 @@ func send(t *testing.T, opts standardwebhooks.Options, body string, headers map[
 	return w.Code, got
 }
 
+// covers: channels/141, channels/142, channels/143
 func TestStandardWebhooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The example of the specification.
@@ -132,6 +135,7 @@ func TestStandardWebhooks(t *testing.T) {
 	})
 }
 
+// covers: channels/144
 func TestStandardWebhooksOptions(t *testing.T) {
 	hook := func(context.Context, standardwebhooks.Incoming) (any, error) { return nil, nil }
 	for field, all := range map[string][]*standardwebhooks.Options{
@@ -149,6 +153,7 @@ func TestStandardWebhooksOptions(t *testing.T) {
 }
 
 // FuzzStandardSignature verifies that only a header with the expected signature is accepted.
+// covers: channels/142
 func FuzzStandardSignature(f *testing.F) {
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	right := sign(f, secret, "msg_1", stamp, body)

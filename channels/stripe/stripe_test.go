@@ -36,6 +36,8 @@ func sign(body string, at time.Time) string {
 	return "t=" + stamp + ",v1=" + code(secret, stamp, body)
 }
 
+// covers: channels/107 failures, channels/107 limit, channels/107 media_type, channels/107 order_of_checks
+// covers: channels/107 proof, channels/107 results, channels/107 routing, channels/107 slow_sender, channels/127 proof
 func TestStripeSuite(t *testing.T) {
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	channeltest.Run(t, channeltest.Subject{
@@ -80,6 +82,7 @@ func send(t *testing.T, opts stripe.Options, body, signature string) (status int
 	return w.Code, got
 }
 
+// covers: channels/127, channels/128, channels/129
 func TestStripeEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -109,6 +112,7 @@ func TestStripeEvents(t *testing.T) {
 	})
 }
 
+// covers: channels/130
 func TestStripeOptions(t *testing.T) {
 	hook := func(context.Context, stripe.Incoming) (any, error) { return nil, nil }
 	for field, opts := range map[string]*stripe.Options{
@@ -124,6 +128,7 @@ func TestStripeOptions(t *testing.T) {
 
 // FuzzStripeSignature verifies that only a header with one timestamp and the expected signature is
 // accepted.
+// covers: channels/128
 func FuzzStripeSignature(f *testing.F) {
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	right := code(secret, stamp, event)

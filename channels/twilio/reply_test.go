@@ -9,6 +9,7 @@ import (
 	"github.com/parleyrun/parley/channels/twilio"
 )
 
+// covers: channels/163, channels/179
 func TestTwilioReplies(t *testing.T) {
 	channeltest.Replies(t, twilio.Replies, map[string]channeltest.Reply{
 		"a number":           {Instance: "twilio:v1:account:AC:address:2:participant:1", Outcome: "completed", Status: 200, Want: `/Accounts/AC/Messages.json AC:of-the-bot Body=Hi+%26+bye.&From=2&To=1`},
@@ -29,6 +30,7 @@ func TestTwilioReplies(t *testing.T) {
 	})
 }
 
+// covers: channels/177
 func TestTwilioLongReplies(t *testing.T) {
 	channeltest.LongReplies(t, twilio.Replies, channeltest.Long{
 		Instance: "twilio:v1:account:AC:address:2:participant:1", Answer: "{}", Most: 1600, Size: channels.UTF16,

@@ -40,6 +40,7 @@ func sign(at, body string) string {
 }
 
 // TestTwilioVector verifies the tests' signatures with the example of the platform's documentation.
+// covers: channels/131
 func TestTwilioVector(t *testing.T) {
 	const form = "CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309&To=%2B18005551212"
 	if got := sign("https://mycompany.com/myapp.php?foo=1&bar=2", form); got != "RSOYDt4T1cUTdK1PDd93/VVr8B8=" {
@@ -47,6 +48,9 @@ func TestTwilioVector(t *testing.T) {
 	}
 }
 
+// covers: channels/108 failures, channels/108 limit, channels/108 media_type, channels/108 order_of_checks
+// covers: channels/108 proof, channels/108 results, channels/108 routing, channels/108 slow_sender
+// covers: channels/131 ignored, channels/133 results
 func TestTwilioSuite(t *testing.T) {
 	for path, s := range map[string]channeltest.Subject{
 		"/webhook": {NothingBody: empty}, "/status": {},
@@ -78,6 +82,7 @@ func TestTwilioSuite(t *testing.T) {
 	}
 }
 
+// covers: channels/131, channels/132, channels/133
 func TestTwilioRequests(t *testing.T) {
 	var got []twilio.Incoming
 	hook := func(_ context.Context, in twilio.Incoming) (any, error) { got = append(got, in); return nil, nil }
@@ -108,6 +113,7 @@ func TestTwilioRequests(t *testing.T) {
 	}
 }
 
+// covers: channels/193
 func TestTwilioSignatures(t *testing.T) {
 	for _, c := range []struct{ public, signed string }{
 		{"https://e.example/c", "https://e.example/c"}, {"https://e.example/c", "https://e.example:443/c"}, {"https://e.example:443/c", "https://e.example/c"},
@@ -135,6 +141,7 @@ func TestTwilioSignatures(t *testing.T) {
 	}
 }
 
+// covers: channels/135
 func TestTwilioOptions(t *testing.T) {
 	hook := func(context.Context, twilio.Incoming) (any, error) { return nil, nil }
 	whole := twilio.Options{AuthToken: token, AccountSID: "AC1", PublicURL: public, Webhook: hook}
@@ -161,6 +168,7 @@ func TestTwilioOptions(t *testing.T) {
 	}
 }
 
+// covers: channels/134
 func TestTwilioInstanceID(t *testing.T) {
 	for want, ref := range map[string]twilio.Ref{
 		"twilio:v1:account:AC1:address:%2B50:participant:%2B49":         {Account: "AC1", Address: "+50", Participant: "+49"},

@@ -9,6 +9,7 @@ import (
 	"github.com/parleyrun/parley/channels/whatsapp"
 )
 
+// covers: channels/163, channels/179
 func TestWhatsAppReplies(t *testing.T) {
 	channeltest.Replies(t, whatsapp.Replies, map[string]channeltest.Reply{
 		"somebody":       {Instance: "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49", Outcome: "completed", Status: 200, Want: `/N/messages Bearer of-the-bot {"messaging_product":"whatsapp","recipient_type":"individual","to":"49","type":"text","text":{"body":"Hi \u0026 bye."}}`},
@@ -28,6 +29,7 @@ func TestWhatsAppReplies(t *testing.T) {
 	})
 }
 
+// covers: channels/177
 func TestWhatsAppLongReplies(t *testing.T) {
 	channeltest.LongReplies(t, whatsapp.Replies, channeltest.Long{
 		Instance: "whatsapp:v1:business-account:B:phone-number:N:group:G", Answer: "{}", Most: 4096, Size: channels.UTF16,

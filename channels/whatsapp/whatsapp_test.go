@@ -37,6 +37,9 @@ func made(t testing.TB, limit int64, callback func(context.Context, whatsapp.Inc
 	return c
 }
 
+// covers: channels/109 failures, channels/109 limit, channels/109 media_type, channels/109 order_of_checks
+// covers: channels/109 proof, channels/109 results, channels/109 routing, channels/109 slow_sender
+// covers: channels/137 another_object, channels/137 no_entry
 func TestWhatsAppSuite(t *testing.T) {
 	channeltest.Run(t, channeltest.Subject{
 		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
@@ -59,6 +62,7 @@ func TestWhatsAppSuite(t *testing.T) {
 	})
 }
 
+// covers: channels/136
 func TestWhatsAppHandshake(t *testing.T) {
 	mux := http.NewServeMux()
 	channels.Handle(mux, "", made(t, 0, func(context.Context, whatsapp.Incoming) (any, error) {
@@ -87,6 +91,7 @@ func TestWhatsAppHandshake(t *testing.T) {
 	}
 }
 
+// covers: channels/138
 func TestWhatsAppMessages(t *testing.T) {
 	var got []whatsapp.Message
 	mux := http.NewServeMux()
@@ -114,6 +119,7 @@ func TestWhatsAppMessages(t *testing.T) {
 	}
 }
 
+// covers: channels/140
 func TestWhatsAppOptions(t *testing.T) {
 	hook := func(context.Context, whatsapp.Incoming) (any, error) { return nil, nil }
 	for field, opts := range map[string]*whatsapp.Options{
@@ -127,6 +133,7 @@ func TestWhatsAppOptions(t *testing.T) {
 	}
 }
 
+// covers: channels/139
 func TestWhatsAppInstanceID(t *testing.T) {
 	for want, ref := range map[string]whatsapp.Ref{
 		"whatsapp:v1:business-account:B:phone-number:N:group:G":                    {Account: "B", PhoneNumber: "N", Type: whatsapp.TypeGroup, ID: "G"},

@@ -84,6 +84,8 @@ func wantAborted(t *testing.T, snap conversation.Snapshot, want ...conversation.
 }
 
 // TestHTTPAbort aborts a running submission and two queued ones.
+// covers: protocol/3, protocol/51, protocol/64, protocol/92, protocol/131, protocol/132, protocol/134, protocol/169
+// covers: protocol/171
 func TestHTTPAbort(t *testing.T) {
 	bucket := newBucket(t)
 	s := startPaced(t, bucket, noon, slowPace)
@@ -130,6 +132,7 @@ func TestHTTPAbort(t *testing.T) {
 }
 
 // TestHTTPAbortInTool aborts while a tool runs: its part becomes an error.
+// covers: protocol/3
 func TestHTTPAbortInTool(t *testing.T) {
 	running := make(chan struct{})
 	s := startStack(t, newBucket(t), func(ctx context.Context, _ clockInput) (clockOutput, error) {
@@ -186,6 +189,7 @@ func (s *stack) attach(path string, contents ...[]byte) []conversation.Attachmen
 }
 
 // Attachments are downloaded unchanged, also from a node that never wrote the conversation.
+// covers: protocol/77, protocol/136, protocol/137, protocol/139
 func TestHTTPDownload(t *testing.T) {
 	bucket := newBucket(t)
 	writing, other := startStack(t, bucket, noon), startStack(t, bucket, noon)
@@ -219,6 +223,7 @@ func TestHTTPDownload(t *testing.T) {
 }
 
 // Bytes that do not match their digest never arrive as a complete response.
+// covers: protocol/196
 func TestHTTPCorruptAttachment(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)

@@ -133,6 +133,7 @@ func (s *stack) leavesNothing(t *testing.T, id string, list []attempt) {
 }
 
 // All rejected requests without a conversation store nothing but the format stamp.
+// covers: protocol/33, protocol/43, protocol/83, protocol/190
 func TestHTTPRejectionsCreateNoConversation(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
@@ -169,6 +170,7 @@ func TestHTTPRejectionsCreateNoConversation(t *testing.T) {
 }
 
 // The requests do not change an existing conversation either, on a node that has not written it.
+// covers: protocol/43, protocol/190
 func TestHTTPRejectionsKeepConversation(t *testing.T) {
 	bucket := newBucket(t)
 	const id, agent, path = "kept", "/strict", "/strict/ID"

@@ -20,6 +20,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
+// covers: protocol/6, protocol/41, protocol/51, protocol/52, protocol/61, protocol/62
 func TestHTTPCreateAndContinue(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/a%2Fb"
@@ -55,6 +56,7 @@ func TestHTTPCreateAndContinue(t *testing.T) {
 }
 
 // Every layer rejects requests without storing a byte.
+// covers: protocol/28
 func TestHTTPRefusedCreation(t *testing.T) {
 	bucket := newBucket(t)
 	const image, empty = `{"type":"image","mimeType":"image/png","data":"eA=="}`, `{"type":"image","mimeType":"image/png","data":""}`
@@ -106,6 +108,7 @@ func TestHTTPRefusedCreation(t *testing.T) {
 }
 
 // TestHTTPRefusedContinuation sends invalid and repeated requests to an existing conversation.
+// covers: protocol/27, protocol/38
 func TestHTTPRefusedContinuation(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path, keyed = "/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`
@@ -157,6 +160,7 @@ func TestHTTPRefusedContinuation(t *testing.T) {
 	s.accepted(path, `{"kind":"user","body":"x","initialData":"other"}`)
 }
 
+// covers: protocol/76, protocol/77
 func TestHTTPAttachments(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path, png, other = "/assistant/c", "\x89PNG\r\n\x1a\n", "other"
@@ -210,6 +214,7 @@ func TestHTTPAttachments(t *testing.T) {
 	}
 }
 
+// covers: protocol/20, protocol/67, protocol/68, protocol/71
 func TestHTTPSignal(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
@@ -229,6 +234,7 @@ func TestHTTPSignal(t *testing.T) {
 }
 
 // The trace of the caller is recorded with its submission.
+// covers: protocol/56
 func TestHTTPTrace(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path, parent, state = "/assistant/c", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b,c=d"
@@ -275,6 +281,7 @@ func TestHTTPTrace(t *testing.T) {
 
 // A lagging node is asked for the head of another one. It must list the bucket before it reports an
 // offset beyond the end.
+// covers: protocol/16, protocol/115, protocol/184
 func TestHTTPBeyondHead(t *testing.T) {
 	bucket := newBucket(t)
 	lagging, writing := startStack(t, bucket, noon), startStack(t, bucket, noon)
@@ -298,6 +305,7 @@ func TestHTTPBeyondHead(t *testing.T) {
 	}
 }
 
+// covers: protocol/60, protocol/120
 func TestHTTPEventStreamEqualsSnapshot(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
@@ -341,6 +349,7 @@ func TestHTTPEventStreamEqualsSnapshot(t *testing.T) {
 	}
 }
 
+// covers: protocol/49, protocol/117, protocol/160
 func TestHTTPLongPollResumes(t *testing.T) {
 	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
@@ -363,6 +372,7 @@ func TestHTTPLongPollResumes(t *testing.T) {
 }
 
 // TestHTTPDrain sends messages while a tool delays the shutdown of the runtime, and after its end.
+// covers: protocol/185, protocol/197
 func TestHTTPDrain(t *testing.T) {
 	running, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tool := func(ctx context.Context, _ clockInput) (clockOutput, error) {
@@ -399,6 +409,7 @@ func TestHTTPDrain(t *testing.T) {
 	}
 }
 
+// covers: protocol/174
 func TestHTTPCorruptLog(t *testing.T) {
 	bucket := newBucket(t)
 	const path = "/assistant/c"

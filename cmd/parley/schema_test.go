@@ -17,6 +17,7 @@ const maxHostilePeak = 300 << 20
 
 // A few bytes for which a schema has exponentially many branches are sent, concurrently with megabytes
 // of invalid items.
+// covers: protocol/28
 func TestMemoryOfHostileInitialData(t *testing.T) {
 	lean(t)
 	dir := t.TempDir()

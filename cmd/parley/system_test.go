@@ -14,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
+// covers: protocol/4
 func TestKillInMidReply(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

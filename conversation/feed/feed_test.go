@@ -116,6 +116,8 @@ func scripts() map[string][]records {
 
 // TestStreams compares events with testdata. Those files never change for a version of the projection,
 // because clients keep offsets.
+// covers: beta/24, beta/68, beta/69, beta/70, beta/71, beta/73, beta/108, beta/112, beta/113, upgrade/10, upgrade/12
+// covers: upgrade/25
 func TestStreams(t *testing.T) {
 	all := scripts()
 	maps.Copy(all, runScripts())

@@ -91,6 +91,7 @@ func runScripts() map[string][]records {
 }
 
 // TestStreamOfARunCloses checks that run_end closes the stream, and that a new incarnation reopens it.
+// covers: beta/109
 func TestStreamOfARunCloses(t *testing.T) {
 	p := new(feed.Projector)
 	closed := func(want bool, b records) {

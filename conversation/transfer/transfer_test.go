@@ -135,6 +135,7 @@ func TestGrownConversationBeginsAlike(t *testing.T) {
 	}
 }
 
+// covers: upgrade/33
 func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
 	text, yes := strings.Repeat("word ", 100_000), "Yes."
 	message := func(id, sub string, role conversation.Role, purpose conversation.Purpose, text *string) conversation.Message {

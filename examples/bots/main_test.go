@@ -68,6 +68,7 @@ func instanceOf(chat string) string {
 // TestBots runs the bots against platforms that send again, late and out of order, rate-limit, fail
 // and time out. The process crashes at a write, or after a reply or draft is visible and before it is
 // recorded. Each message gets one complete answer, in the order of its conversation.
+// covers: channels/154, channels/156, channels/157, channels/158, channels/160, channels/161, channels/162
 func TestBots(t *testing.T) {
 	met := map[string]int{}
 	for name, killed := range map[string]struct{ shown, draft, write int }{
@@ -172,6 +173,7 @@ type transport func(*http.Request) (*http.Response, error)
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestPlatformResponses verifies the error for each response of a platform. It contains no secret.
+// covers: channels/157
 func TestPlatformResponses(t *testing.T) {
 	const slackChat, messengerChat = "slack:v1:T:C:1", "messenger:v1:regular:chat:7:thread:8:direct:"
 	for name, c := range map[string]struct {

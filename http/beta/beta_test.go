@@ -24,6 +24,8 @@ func parse(t testing.TB, query string) (beta.Read, error) {
 
 const seventh = "0000000000000000_0000000000000007"
 
+// covers: beta/15 nothing_is_the_start, beta/15 start, beta/18 returned_offset, beta/29 tail_with_now_is_nothing
+// covers: beta/34 tail_without_a_cap
 func TestParseRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		query string
@@ -53,6 +55,9 @@ func TestParseRead(t *testing.T) {
 }
 
 // TestParseReadRefused has a row for each check; all later checks would fail too.
+// covers: beta/37, beta/18 offset_short, beta/19 live_needs_an_offset, beta/20 offset_twice_first, beta/21 offset_empty
+// covers: beta/21 offset_last, beta/30 tail_third, beta/31 tail_negative, beta/32 tail_fraction, beta/32 tail_word
+// covers: beta/33 tail_twice_second, beta/36 live_other_fifth
 func TestParseReadRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ query, details string }{
 		"offset_twice_first":     {"offset=-1&offset=x&tail=0&tail=0&live=x", "offset must occur once"},
@@ -96,6 +101,7 @@ func TestParseReadRefused(t *testing.T) {
 	}
 }
 
+// covers: beta/27
 func TestFrom(t *testing.T) {
 	for _, tt := range []struct {
 		read      beta.Read
@@ -116,6 +122,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
+// covers: beta/45
 func TestETag(t *testing.T) {
 	const one = "0000000000000000_0000000000000000"
 	if got, want := beta.ETag("runs/test", -1, 0, false), `"cnVucy90ZXN0:-1:`+one+`"`; got != want {
@@ -126,6 +133,7 @@ func TestETag(t *testing.T) {
 	}
 }
 
+// covers: beta/43
 func TestCursor(t *testing.T) {
 	now := time.Date(2024, 10, 9, 0, 1, 0, 0, time.UTC) // the fourth interval
 	for asked, want := range map[string]string{"": "3", "x": "3", "2": "3", "3": "8", "10": "15", "10x": "15", strings.Repeat("9", 30): "3"} {
@@ -138,6 +146,7 @@ func TestCursor(t *testing.T) {
 	}
 }
 
+// covers: beta/10, beta/62, beta/65
 func TestControl(t *testing.T) {
 	for _, tt := range []struct {
 		upToDate, closed bool
@@ -154,6 +163,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
+// covers: beta/18
 func FuzzParseRead(f *testing.F) {
 	for _, seed := range []string{"", "offset=-1&tail=3", "offset=now&live=sse", "offset=" + seventh, "tail=01", "offset=1_99999999999999999999&cursor=1"} {
 		f.Add(seed)

@@ -281,6 +281,7 @@ func TestMeterCountsWhatIsInFlight(t *testing.T) {
 }
 
 // TestDocsListTheMetrics compares names and types of a scrape with the table of the page.
+// covers: channels/100
 func TestDocsListTheMetrics(t *testing.T) {
 	s, b := newServer(t, counted)
 	if _, err := b.Get(t.Context(), "format.json"); !errors.Is(err, storage.ErrNotFound) {

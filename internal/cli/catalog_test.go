@@ -14,6 +14,7 @@ import (
 // A start decodes the catalog only if an agent uses a model of it. The test measures allocations in a
 // process of its own because other tests here decode the catalog: decoding takes several megabytes,
 // the rest about 0.1 MB.
+// covers: providers/116
 func TestStartLeavesTheCatalogPacked(t *testing.T) {
 	const child, enough = "PARLEY_TEST_PACKED", 1 << 20
 	if os.Getenv(child) == "" {

@@ -9,6 +9,7 @@ import (
 )
 
 // Every model of the catalog uses a format that the program implements.
+// covers: providers/114
 func TestCatalogFormatsAreSupported(t *testing.T) {
 	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
 	if err != nil {
@@ -49,6 +50,7 @@ func TestSetsOfVariablesAreFound(t *testing.T) {
 }
 
 // The catalog defines the format of a vendor, and a variable replaces its server.
+// covers: providers/13, providers/14, providers/15
 func TestProvidersOfTheEnvironment(t *testing.T) {
 	configured := map[string]providers.Registration{"openai": {BaseURL: "http://configured/v1"}}
 	for _, tt := range []struct {

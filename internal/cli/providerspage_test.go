@@ -36,6 +36,7 @@ const (
 
 // The tables of formats and providers match the requests that the program sends and its catalog, and
 // every format has its limits named.
+// covers: providers/156
 func TestProvidersPage(t *testing.T) {
 	b, err := os.ReadFile(providersPage)
 	if err != nil {

@@ -31,6 +31,7 @@ func (l *lastHost) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // For a model of each format of each provider, the server that events report is the host that gets the
 // request.
+// covers: providers/59
 func TestServerAddressIsCalled(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"https://api.openai.com/auth":{"chatgpt_account_id":"a"}}`))
 	common := map[string]string{

@@ -16,6 +16,7 @@ func parseChannels(t *testing.T, yaml string, env map[string]string) (*config.Se
 	return config.Parse("parley.yaml", []byte(someAgent+yaml), o)
 }
 
+// covers: channels/145
 func TestChannels(t *testing.T) {
 	env := map[string]string{"S": "a-secret", "P": "an-older-one", "V": "a-token"}
 	s, err := parseChannels(t, `channels:
@@ -46,6 +47,7 @@ func TestChannels(t *testing.T) {
 	}
 }
 
+// covers: channels/150, channels/152 capability, channels/166 headers_of_slack
 func TestChannelMistakes(t *testing.T) {
 	for name, tt := range map[string]struct{ yaml, want string }{
 		"reply of another kind":    {"channels: {g: {kind: github, agent: echo, secretEnv: S, message: x, reply: {tokenEnv: S}}}", "only messenger, slack, twilio and whatsapp support replies"},

@@ -62,6 +62,7 @@ func TestCompatNamesSchemas(t *testing.T) {
 }
 
 // A configuration can set everything that the catalog sets for a server.
+// covers: providers/115
 func TestCompatCoversCatalog(t *testing.T) {
 	seen := map[providers.Compat]bool{}
 	for _, p := range catalog.Builtin() {

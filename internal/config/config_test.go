@@ -97,6 +97,9 @@ func parse(tb testing.TB, folder, name string) (server *config.Server, single *c
 	return server, single, err
 }
 
+// covers: beta/6, beta/92, upgrade/2, providers/49 provider-gateway.yaml, providers/109 valid-providers.yaml
+// covers: providers/110 provider-options.yaml, providers/110 valid-providers.yaml, providers/111 provider-edge.yaml
+// covers: providers/111 valid-providers.yaml, providers/112 provider-compat.yaml, providers/114 provider-api.yaml
 func TestGolden(t *testing.T) {
 	for _, folder := range []string{"server", "program", "run"} {
 		for _, name := range files(t, folder) {

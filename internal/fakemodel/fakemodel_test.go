@@ -161,6 +161,7 @@ func user(text string) providers.Message {
 	return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
 }
 
+// covers: providers/153
 func TestProtocolSuite(t *testing.T) {
 	for api := range formats() {
 		t.Run(api, func(t *testing.T) {
@@ -370,6 +371,7 @@ func TestImagesAreDescribed(t *testing.T) {
 	})
 }
 
+// covers: providers/186
 func TestOutputLimit(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		const limit = 16 // the minimum of some formats

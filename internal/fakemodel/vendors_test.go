@@ -15,6 +15,7 @@ import (
 // TestVendorsTakeTurns changes the vendor at each turn, or between calls and their results, through
 // all formats in both orders. Each must accept the history of the others. A turn has reasoning, two
 // parallel calls, an image of the user and one of a tool.
+// covers: providers/172, providers/185
 func TestVendorsTakeTurns(t *testing.T) {
 	for name, away := range map[string]int{"own calls": 0, "calls of another vendor": 1} {
 		t.Run(name, func(t *testing.T) { takeTurns(t, away) })
@@ -73,6 +74,7 @@ func takeTurns(t *testing.T, away int) {
 
 // TestRepliesOfReasoningOnly verifies that a reply cut by a limit during reasoning is accepted as
 // history of its model.
+// covers: providers/204
 func TestRepliesOfReasoningOnly(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		ask := user("reasoning=20")
@@ -98,6 +100,7 @@ func (c *client) reply(t *testing.T, history []providers.Message, o providers.Op
 }
 
 // TestChoicesOfAuthors verifies that vendors accept the codecs' encoding of tool choices.
+// covers: providers/181
 func TestChoicesOfAuthors(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		temperature := 0.5

@@ -82,6 +82,7 @@ func TestSameCallSameBytes(t *testing.T) {
 	}
 }
 
+// covers: providers/153 unknown_member
 func TestBadCalls(t *testing.T) {
 	const completions, messages, mistral = "/v1/chat/completions", "/v1/messages", "/mistral/v1/chat/completions"
 	called := `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"a","arguments":"{}"}}]}`

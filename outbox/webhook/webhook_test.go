@@ -76,6 +76,7 @@ func TestReceiversVerify(t *testing.T) {
 }
 
 // TestAnswers maps responses of a receiver to results of the delivery.
+// covers: channels/157
 func TestAnswers(t *testing.T) {
 	var others atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { others.Add(1) }))

@@ -8,6 +8,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/181
 func TestChoices(t *testing.T) {
 	providertest.Choices(t, anthropicmessages.NewCodec(nil), providers.Model{Provider: "p", ID: "m", Reasoning: true, MaxTokens: 64000}, map[string]providers.Options{
 		`{"tool_choice":{"type":"any"}}`:                                                     {ToolChoice: providers.ToolRequired},

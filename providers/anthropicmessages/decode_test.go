@@ -105,6 +105,7 @@ func TestDecodeCalls(t *testing.T) {
 }
 
 // TestReasoningRoundTrip sends decoded reasoning back, like the runtime.
+// covers: providers/195
 func TestReasoningRoundTrip(t *testing.T) {
 	think := func(i int) string { return start(i, `{"type":"thinking","thinking":""}`) }
 	text := func(i int, s string) string { return delta(i, "thinking_delta", "thinking", s) }
@@ -153,6 +154,7 @@ func TestReasoningRoundTrip(t *testing.T) {
 }
 
 // TestRoundTripOrder sends a response back block by block.
+// covers: providers/195
 func TestRoundTripOrder(t *testing.T) {
 	stop := func(i int) string { return fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i) }
 	events, failure := read(t, nil,
@@ -288,6 +290,7 @@ func TestDecodeTypeFromName(t *testing.T) {
 	}
 }
 
+// covers: providers/124
 func TestDecodeUsage(t *testing.T) {
 	tests := []struct {
 		name, first, last string

@@ -20,6 +20,7 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 }
 
 // TestCopilotHeaders checks the request headers of GitHub Copilot.
+// covers: providers/119
 func TestCopilotHeaders(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
@@ -32,6 +33,7 @@ func TestCopilotHeaders(t *testing.T) {
 	}
 }
 
+// covers: providers/118
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", Input: []string{"text", "image"}, Reasoning: true}
 	req := providers.Request{
@@ -95,6 +97,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 }
 
 // TestEncodeKey: a token is sent as a bearer token.
+// covers: providers/120
 func TestEncodeKey(t *testing.T) {
 	for _, tt := range []struct {
 		o              providers.Options
@@ -126,6 +129,7 @@ func TestEncodeKey(t *testing.T) {
 }
 
 // TestLongCacheRetention: all markers of a request have the same retention.
+// covers: providers/117, providers/118
 func TestLongCacheRetention(t *testing.T) {
 	ask := func(text string) []providers.Message {
 		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}
@@ -147,6 +151,7 @@ func TestLongCacheRetention(t *testing.T) {
 
 // TestEagerInput: eager streaming is requested from the vendor only; other servers may not know the
 // member.
+// covers: providers/121
 func TestEagerInput(t *testing.T) {
 	const on, off = providers.FlagOn, providers.FlagOff
 	for name, tt := range map[string]struct {
@@ -165,6 +170,7 @@ func TestEagerInput(t *testing.T) {
 	}
 }
 
+// covers: providers/194, providers/176 never_off
 func TestEncodeLimits(t *testing.T) {
 	adaptive := providers.Compat{ForceAdaptiveThinking: providers.FlagOn}
 	tests := []struct {
@@ -227,6 +233,7 @@ func TestEncodeLimits(t *testing.T) {
 
 // TestEncodeResultsOfOthers: results of calls made without thinking, such as those of another model,
 // are sent without a budget.
+// covers: providers/196
 func TestEncodeResultsOfOthers(t *testing.T) {
 	call := providers.ToolCall{ID: "c", Name: "f"}
 	thought := providers.Reasoning{Text: "hm", Signature: "s"}
@@ -300,6 +307,8 @@ func TestCompat(t *testing.T) {
 	}
 }
 
+// covers: providers/197 foreign_ids, providers/197 left_empty, providers/197 same_side
+// covers: providers/204 thinking_that_nothing_follows
 func TestEncodeMessages(t *testing.T) {
 	user := func(s string) providers.Message {
 		return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: s}}}
@@ -387,6 +396,7 @@ func TestEncodeBadSchema(t *testing.T) {
 	}
 }
 
+// covers: providers/173
 func TestHistoryIsTheSameBytes(t *testing.T) {
 	providertest.RunHistory(t, anthropicmessages.NewCodec(nil), []string{
 		"c2ln", `[{"type":"redacted_thinking","data":"eA=="},{"type":"thinking","thinking":"Hm","signature":"eQ=="}]`, "[",

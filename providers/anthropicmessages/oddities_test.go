@@ -9,6 +9,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/206
 func TestOddities(t *testing.T) {
 	providertest.RunOddities(t, providertest.Wire{
 		Codec: anthropicmessages.NewCodec(nil),
@@ -33,6 +34,7 @@ func TestOddities(t *testing.T) {
 
 // TestDecodeWithoutMessageStop ends a response after its stop_reason by closing the connection, or by
 // the marker of another format.
+// covers: providers/208
 func TestDecodeWithoutMessageStop(t *testing.T) {
 	for _, tt := range []struct {
 		payloads []string
@@ -52,6 +54,7 @@ func TestDecodeWithoutMessageStop(t *testing.T) {
 }
 
 // TestDecodeEarlyDeltas reads deltas whose block start is missing or invalid.
+// covers: providers/206
 func TestDecodeEarlyDeltas(t *testing.T) {
 	for _, tt := range []struct {
 		payloads []string

@@ -96,6 +96,7 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// covers: providers/16, providers/25
 func TestRequestOnTheWire(t *testing.T) {
 	type seen struct{ method, path, key, version, custom, contentType string }
 	got := make(chan seen, 1)
@@ -158,4 +159,5 @@ func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(textStart, textDelta("a"), messageEnd("end_turn")))
 }
 
+// covers: providers/205
 func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serve) }

@@ -20,6 +20,7 @@ func decode(t *testing.T, body string) ([]providers.Event, *providers.Error) {
 	return providertest.Decode(t, newCodec(), body)
 }
 
+// covers: providers/165
 func TestDecodeWholeResponse(t *testing.T) {
 	body, _ := recording()
 	providertest.Reads(t, newCodec(), body,
@@ -82,6 +83,7 @@ func TestDecodeEnds(t *testing.T) {
 }
 
 // TestDecodeExceptions: an exception has its status outside a stream.
+// covers: providers/169
 func TestDecodeExceptions(t *testing.T) {
 	unmodeled := eventstream.AppendMessage(nil, []eventstream.Header{
 		{Name: ":message-type", Value: "error"}, {Name: ":error-code", Value: "InternalFailure"}, {Name: ":error-message", Value: "something broke"},

@@ -31,6 +31,7 @@ func results(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleTool, Parts: parts}
 }
 
+// covers: providers/118, providers/165, providers/168, providers/204
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: sonnet, Input: []string{"text", "image"}, Reasoning: true, MaxTokens: 64000}
 	spec := "p/" + sonnet
@@ -97,6 +98,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 }
 
 // TestEncodeOtherModels: only Claude gets cache markers, reasoning, and its own output limit.
+// covers: providers/165
 func TestEncodeOtherModels(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "amazon.nova-pro-v1:0", Reasoning: true, MaxTokens: 5000}
 	req := providers.Request{System: "s", Messages: []providers.Message{
@@ -113,6 +115,7 @@ func TestEncodeOtherModels(t *testing.T) {
 }
 
 // TestEncodeModelFields covers thinking and output options of each model family.
+// covers: providers/167
 func TestEncodeModelFields(t *testing.T) {
 	adaptive := func(effort, more string) string {
 		return `,"inferenceConfig":{"maxTokens":64000},"additionalModelRequestFields":{"thinking":{"type":"adaptive"` + more + `,"output_config":{"effort":"` + effort + `"}}`
@@ -181,6 +184,7 @@ func TestEncodeModelFields(t *testing.T) {
 }
 
 // TestChoices covers stop texts and tool choice.
+// covers: providers/181
 func TestChoices(t *testing.T) {
 	offered := `"tools":[{"toolSpec":{"name":"look","inputSchema":{"json":{"type":"object","properties":{}}}}},{"toolSpec":{"name":"find","inputSchema":{"json":{"type":"object","properties":{}}}}}]`
 	m := providers.Model{Provider: "p", ID: sonnet, Reasoning: true}
@@ -224,6 +228,7 @@ func TestEncodeTemperature(t *testing.T) {
 }
 
 // TestEncodeResultsOfOtherModels: results of calls made without reasoning are sent without a budget.
+// covers: providers/167
 func TestEncodeResultsOfOtherModels(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: sonnet, Reasoning: true, MaxTokens: 64000}
 	call := providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}
@@ -245,6 +250,7 @@ func TestEncodeResultsOfOtherModels(t *testing.T) {
 }
 
 // TestEncodeCacheMarks: markers are set for models that support them, or for all if forced.
+// covers: providers/166
 func TestEncodeCacheMarks(t *testing.T) {
 	for id, want := range map[string]bool{
 		"anthropic.claude-3-5-haiku-20241022-v1:0": true, "anthropic.claude-3-5-sonnet-20241022-v2:0": false, "anthropic.claude-3-haiku-20240307-v1:0": false,
@@ -262,6 +268,7 @@ func TestEncodeCacheMarks(t *testing.T) {
 }
 
 // TestLongCacheRetention checks the retention of markers.
+// covers: providers/117, providers/118, providers/166
 func TestLongCacheRetention(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m    providers.Model
@@ -280,6 +287,7 @@ func TestLongCacheRetention(t *testing.T) {
 }
 
 // TestEncodeToolsOfHistory: calls in the history require offered tools.
+// covers: providers/168
 func TestEncodeToolsOfHistory(t *testing.T) {
 	call := func(id, name string) []providers.Message {
 		return []providers.Message{
@@ -323,6 +331,7 @@ func TestEncodeToolsOfHistory(t *testing.T) {
 }
 
 // TestEncodeIDs: invalid and repeated ids are changed, the same in call and result, and stay distinct.
+// covers: providers/168
 func TestEncodeIDs(t *testing.T) {
 	ids := []string{"tooluse_1", "functions.f:0", "functions.f_0", "functions.f.0", "tooluse_1", "größe", strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 66)}
 	var messages []providers.Message
@@ -359,6 +368,7 @@ func TestEncodeIDs(t *testing.T) {
 }
 
 // TestEncodeAddress: an id is one path segment, and the key is a bearer token.
+// covers: providers/157
 func TestEncodeAddress(t *testing.T) {
 	for _, tt := range []struct{ id, key, skip, path, authorization string }{
 		{"us.amazon.nova-2-lite-v1:0", "k", "", "/model/us.amazon.nova-2-lite-v1%3A0/converse-stream", "Bearer k"},

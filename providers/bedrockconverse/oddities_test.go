@@ -6,6 +6,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/206
 func TestOddities(t *testing.T) {
 	providertest.RunOddities(t, providertest.Wire{
 		Codec:   newCodec(),

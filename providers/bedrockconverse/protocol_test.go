@@ -93,6 +93,7 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 
 // TestRequestOnTheWire covers all kinds of authorization: a key, the model's own headers, a signature,
 // none.
+// covers: providers/16, providers/25, providers/157
 func TestRequestOnTheWire(t *testing.T) {
 	type seen struct{ authorization, token, path, accept string }
 	for name, tt := range map[string]struct {
@@ -130,6 +131,7 @@ func TestRequestOnTheWire(t *testing.T) {
 }
 
 // TestSignatureCoversBody verifies the signature against the received request.
+// covers: providers/158
 func TestSignatureCoversBody(t *testing.T) {
 	env := map[string]string{"AWS_SESSION_TOKEN": "a token of the test"}
 	for name, v := range keys {
@@ -176,6 +178,7 @@ func (c *reached) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestRegions: the region of the call determines the vendor's host and the signature.
+// covers: providers/163
 func TestRegions(t *testing.T) {
 	const own = "https://bedrock-runtime.us-east-1.amazonaws.com"
 	for name, tt := range map[string]struct {
@@ -219,6 +222,7 @@ func TestRegions(t *testing.T) {
 
 // TestNoCredentials: missing credentials fail before a request is sent, and are retryable only if a
 // retry may help.
+// covers: providers/162
 func TestNoCredentials(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env  map[string]string
@@ -282,6 +286,7 @@ func TestExpiredCredentials(t *testing.T) {
 }
 
 // TestFindCredentials returns the source of credentials without network access.
+// covers: providers/160
 func TestFindCredentials(t *testing.T) {
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, ".aws"), 0o755); err != nil {
@@ -305,6 +310,7 @@ func TestFindCredentials(t *testing.T) {
 	}
 }
 
+// covers: providers/169
 func TestStatusErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status     int
@@ -334,6 +340,7 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
+// covers: providers/205
 func TestRefusals(t *testing.T) {
 	providertest.RunRefusals(t, func(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) { return serve(t, keys, h) })
 }

@@ -21,6 +21,7 @@ import (
 // packedSum is the SHA-256 of catalog.json.gz.
 const packedSum = "ca7c45153bb2d029a9cab9634a8914efe358f7bc84003457cac2ff881e630d3f"
 
+// covers: providers/101
 func TestCounts(t *testing.T) {
 	count := map[string]int{}
 	for id, p := range catalog.Builtin() {
@@ -61,6 +62,7 @@ func TestCounts(t *testing.T) {
 
 // TestFirstEntries pins the wire format and endpoint of unlisted models. New data must not change a
 // row.
+// covers: providers/102, providers/105
 func TestFirstEntries(t *testing.T) {
 	const cloudflare = "https://gateway.ai.cloudflare.com/v1/{CLOUDFLARE_ACCOUNT_ID}/{CLOUDFLARE_GATEWAY_ID}"
 	want := map[string]string{
@@ -117,6 +119,7 @@ func TestFirstEntries(t *testing.T) {
 }
 
 // TestSingleEntries compares some models with their vendors' documentation.
+// covers: providers/103
 func TestSingleEntries(t *testing.T) {
 	find := func(provider, id string) providers.CatalogModel {
 		models := catalog.Builtin()[provider].Models()
@@ -160,6 +163,7 @@ func TestSingleEntries(t *testing.T) {
 }
 
 // TestNoIdentityOfAnotherProgram: headers do not impersonate another program.
+// covers: providers/104
 func TestNoIdentityOfAnotherProgram(t *testing.T) {
 	for id, p := range catalog.Builtin() {
 		for _, m := range p.Models() {
@@ -176,6 +180,7 @@ func TestNoIdentityOfAnotherProgram(t *testing.T) {
 }
 
 // TestTiersRise: tiers are in ascending order and have prices.
+// covers: providers/103
 func TestTiersRise(t *testing.T) {
 	for id, p := range catalog.Builtin() {
 		for _, m := range p.Models() {
@@ -190,6 +195,7 @@ func TestTiersRise(t *testing.T) {
 	}
 }
 
+// covers: providers/22, providers/24
 func TestVariables(t *testing.T) {
 	got := map[string]string{}
 	for id, p := range catalog.Builtin() {
@@ -246,6 +252,7 @@ func sameVendor(a, b string) bool {
 }
 
 // TestFileIsPinned: the file is the reviewed one, and small.
+// covers: providers/101
 func TestFileIsPinned(t *testing.T) {
 	b, err := os.ReadFile("catalog.json.gz")
 	if err != nil {
@@ -269,6 +276,7 @@ func TestFileIsPinned(t *testing.T) {
 }
 
 // TestRegistryAcceptsCatalog resolves every listed model, and no other.
+// covers: providers/2, providers/17, providers/68, providers/69, providers/70
 func TestRegistryAcceptsCatalog(t *testing.T) {
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: func(string) string { return "" }})
 	listed := map[string]bool{}

@@ -93,6 +93,7 @@ func exact(t *testing.T, cost []json.Number, tiers [][]json.Number, d providers.
 }
 
 // TestPricesAreExact compares the prices of every model with exact arithmetic, up to float precision.
+// covers: providers/122, providers/123
 func TestPricesAreExact(t *testing.T) {
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
 	// This fraction of a price allows for a few float64 roundings.

@@ -351,6 +351,7 @@ func pack(doc *document) ([]byte, error) {
 }
 
 // TestCatalogMatchesSource regenerates the catalog if the package is given.
+// covers: providers/101
 func TestCatalogMatchesSource(t *testing.T) {
 	f, err := packed.Open(packedName)
 	if err != nil {
@@ -419,6 +420,7 @@ func entry(provider, api, id, baseURL, more string) string {
 		"contextWindow":100,"maxTokens":10,"cost":{"input":1.10,"output":2,"cacheRead":0,"cacheWrite":0}%s}`, id, api, provider, baseURL, more)
 }
 
+// covers: providers/103, providers/104
 func TestGenerate(t *testing.T) {
 	pkg, integrity := packageOf(t, "openrouter", `{
 		"anthropic-messages":{`+entry("openrouter", "anthropic-messages", "a", "https://one", `,"headers":{"X-A":"1"}`)+`},
@@ -542,6 +544,7 @@ func TestDecodeIsBounded(t *testing.T) {
 }
 
 // TestNothingIsDecodedUnasked: the data is decoded only when models are requested.
+// covers: providers/116
 func TestNothingIsDecodedUnasked(t *testing.T) {
 	decode, decoded := load, 0
 	load = func() loaded { decoded++; return decode() }

@@ -103,6 +103,8 @@ var talk = providers.Request{
 }
 
 // TestEdgeInputs checks every member of the binding's input.
+// covers: providers/144, providers/146, providers/142 messages, providers/143 default_gateway
+// covers: providers/143 not_anthropic, providers/143 options, providers/145 messages
 func TestEdgeInputs(t *testing.T) {
 	chat := func(more string) string {
 		return `{"stream":true,"stream_options":{"include_usage":true},` + more + `
@@ -199,6 +201,8 @@ type untilEnd struct{ ctx context.Context }
 func (u untilEnd) Read([]byte) (int, error) { <-u.ctx.Done(); return 0, u.ctx.Err() }
 func (untilEnd) Close() error               { return nil }
 
+// covers: providers/147, providers/148 too_large, providers/150 no_body, providers/150 no_finish
+// covers: providers/150 odd_content
 func TestEdgeErrors(t *testing.T) {
 	down := errors.New("the platform is down")
 	answers := func(resp *http.Response, err error) func(context.Context, ran) (*http.Response, error) {
@@ -242,6 +246,7 @@ func TestEdgeErrors(t *testing.T) {
 	}
 }
 
+// covers: providers/149
 func TestEdgeNeedsABinding(t *testing.T) {
 	r := providers.NewRegistry(nil)
 	if err := r.RegisterProvider("own", providers.Registration{API: edge.API}); err != nil {
@@ -258,6 +263,7 @@ func TestEdgeNeedsABinding(t *testing.T) {
 	}
 }
 
+// covers: providers/139, providers/140, providers/141
 func TestEdgeInstall(t *testing.T) {
 	for date, ok := range map[string]bool{
 		"2026-04-01": true, "2027-01-31": true, "2026-03-31": false, "2025-12-31": false, "": false, "2026-4-1": false, "2026-04-31": false, "tomorrow": false,
@@ -275,6 +281,7 @@ func TestEdgeInstall(t *testing.T) {
 }
 
 // TestEdgeInstallLeavesTheApplicationsOwn: an existing registration of the default id is kept.
+// covers: providers/141
 func TestEdgeInstallLeavesTheApplicationsOwn(t *testing.T) {
 	r, own, platforms := providers.NewRegistry(nil), &binding{answer: speaks}, &binding{answer: speaks}
 	if err := r.RegisterProvider(edge.DefaultProvider, providers.Registration{API: edge.API, Edge: &providers.Edge{Binding: own, NoGateway: true}}); err != nil {
@@ -292,6 +299,7 @@ func TestEdgeInstallLeavesTheApplicationsOwn(t *testing.T) {
 }
 
 // TestEdgeLeavesReasoningOut: a call whose replayed reasoning is rejected is repeated without it.
+// covers: providers/174
 func TestEdgeLeavesReasoningOut(t *testing.T) {
 	b := &binding{answer: func(ctx context.Context, r ran) (*http.Response, error) {
 		if strings.Contains(r.Inputs, "signature") {

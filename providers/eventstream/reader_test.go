@@ -54,6 +54,7 @@ const (
 		"0d3a6d6573736167652d747970650700056576656e747b2273746f70526561736f6e223a22656e645f7475726e227d5fbf09fc"
 )
 
+// covers: providers/164
 func TestVectors(t *testing.T) {
 	const payload = "{'foo':'bar'}"
 	for name, tt := range map[string]struct{ frame, payload, text, problem string }{
@@ -108,6 +109,7 @@ func framed(headers, payload string, claimed int) []byte {
 }
 
 // TestWrongInside covers invalid content with valid checksums.
+// covers: providers/164
 func TestWrongInside(t *testing.T) {
 	for name, tt := range map[string]struct {
 		frame   []byte

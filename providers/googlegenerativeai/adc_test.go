@@ -134,6 +134,7 @@ func verify(assertion string, key *rsa.PublicKey) (head, claims map[string]any, 
 }
 
 // TestServiceAccount verifies the assertion with the public key.
+// covers: providers/135
 func TestServiceAccount(t *testing.T) {
 	key := rsaKey()
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
@@ -194,6 +195,7 @@ func TestTokenIsKept(t *testing.T) {
 	}
 }
 
+// covers: providers/135
 func TestMetadataServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.Header.Get("Metadata-Flavor") != "Google" || r.URL.Path != "/computeMetadata/v1/instance/service-accounts/default/token" {
@@ -215,6 +217,7 @@ func TestMetadataServer(t *testing.T) {
 }
 
 // TestUnusableCredentials: errors describe the problem without any content of the credentials.
+// covers: providers/136
 func TestUnusableCredentials(t *testing.T) {
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

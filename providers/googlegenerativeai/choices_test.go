@@ -8,6 +8,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/181
 func TestChoices(t *testing.T) {
 	providertest.Choices(t, googlegenerativeai.NewCodec(nil), providers.Model{Provider: "p", ID: "m"}, map[string]providers.Options{
 		`{"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`:                                 {ToolChoice: providers.ToolRequired},

@@ -69,6 +69,7 @@ func TestDecodeRecording(t *testing.T) {
 
 // TestRoundTrip sends decoded parts back. Each signature stays on its part, and unsigned texts are
 // merged.
+// covers: providers/126
 func TestRoundTrip(t *testing.T) {
 	events, failure := providertest.Decode(t, googlegenerativeai.NewCodec(nil), recording)
 	if failure != nil {
@@ -101,6 +102,7 @@ func shortly(events []providers.Event) string {
 	return strings.Join(out, ", ")
 }
 
+// covers: providers/126
 func TestDecodeParts(t *testing.T) {
 	thought := `{"text":"hm","thought":true}`
 	for _, tt := range []struct {
@@ -132,6 +134,7 @@ func TestDecodeParts(t *testing.T) {
 	}
 }
 
+// covers: providers/131
 func TestDecodeEnds(t *testing.T) {
 	blocked := `{"promptFeedback":{"blockReason":"MODEL_ARMOR"},"usageMetadata":{"trafficType":"ON_DEMAND"}}`
 	for _, tt := range []struct {
@@ -161,6 +164,7 @@ func TestDecodeEnds(t *testing.T) {
 	}
 }
 
+// covers: providers/131
 func TestDecodeErrors(t *testing.T) {
 	limited := `{"error":{"code":429,"message":"You exceeded your current quota. Quota exceeded for metric: x","status":"RESOURCE_EXHAUSTED",` +
 		`"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}`

@@ -81,6 +81,7 @@ func result(id string, content ...providers.Part) providers.ToolResult {
 
 var png = providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}
 
+// covers: providers/128
 func TestEncodeWholeRequest(t *testing.T) {
 	m := third
 	m.MaxTokens = 100
@@ -121,6 +122,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
+// covers: providers/129
 func TestEncodeThinking(t *testing.T) {
 	pro := providers.ThinkingMap{"off": nil, "minimal": nil, "low": new("low"), "medium": new("medium"), "high": new("high"), "xhigh": nil, "max": nil}
 	flash := providers.ThinkingMap{"off": nil, "minimal": new("minimal"), "low": new("low"), "medium": new("medium"), "high": new("high")}
@@ -178,6 +180,7 @@ func TestEncodeThinking(t *testing.T) {
 }
 
 // TestEncodeLimits: thinking counts as output, and a limit applies to the answer.
+// covers: providers/129
 func TestEncodeLimits(t *testing.T) {
 	for _, tt := range []struct {
 		id         string
@@ -212,6 +215,7 @@ func TestEncodeLimits(t *testing.T) {
 }
 
 // TestEncodeHistory covers histories of other models and formats, and of crashes.
+// covers: providers/127, providers/128
 func TestEncodeHistory(t *testing.T) {
 	const (
 		text  = `{"text":"a"}`
@@ -295,6 +299,7 @@ func TestEncodeHistory(t *testing.T) {
 
 // TestEncodeSchemas checks the member that contains a schema. providers.TestToolSchemas covers its
 // content.
+// covers: providers/130
 func TestEncodeSchemas(t *testing.T) {
 	in := `{"type":"object","properties":{"a":{"const":"x"},"b":{"type":["null","string"]}},"additionalProperties":false}`
 	for member, tt := range map[string]struct {
@@ -318,6 +323,7 @@ func TestEncodeSchemas(t *testing.T) {
 
 // TestRequestIsPrefixOfNext: the request of a turn, without its final brackets, is a prefix of the
 // next one.
+// covers: providers/173
 func TestRequestIsPrefixOfNext(t *testing.T) {
 	messages := []providers.Message{
 		user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1", png)), said("p/gemini-3-pro", providers.Text{Text: "a"}),
@@ -341,6 +347,7 @@ func TestRequestIsPrefixOfNext(t *testing.T) {
 	}
 }
 
+// covers: providers/173
 func TestHistoryBlocks(t *testing.T) {
 	for _, id := range []string{"m", third.ID} {
 		providertest.RunHistoryOf(t, googlegenerativeai.NewCodec(nil), id, []string{"0:c2ln", "1:c2ln", "5:c2ln", "{}"})

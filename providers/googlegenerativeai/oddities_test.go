@@ -9,6 +9,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/206
 func TestOddities(t *testing.T) {
 	part := func(p string) []string { return []string{`{"candidates":[{"content":{"parts":[` + p + `]}}]}`} }
 	providertest.RunOddities(t, providertest.Wire{

@@ -92,6 +92,7 @@ func recorder(got *request) http.HandlerFunc {
 	}
 }
 
+// covers: providers/16, providers/25, providers/125
 func TestRequestOnTheWire(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*providers.Model)
@@ -126,6 +127,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
+// covers: providers/132
 func TestStatusErrors(t *testing.T) {
 	object := func(code int, status, message, details string) string {
 		return fmt.Sprintf(`{"error":{"code":%d,"message":%q,"status":%q,"details":[%s]}}`, code, message, status, details)
@@ -188,4 +190,5 @@ func TestSignatureRefused(t *testing.T) {
 	}
 }
 
+// covers: providers/205
 func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serveGemini) }

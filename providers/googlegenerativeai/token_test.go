@@ -57,6 +57,7 @@ func hundred(t *testing.T, tokens *googlegenerativeai.Tokens) map[string]int {
 
 // TestTokenIsRefreshedOnce: a hundred concurrent calls make one request without a token, before
 // expiry, and after expiry.
+// covers: providers/137
 func TestTokenIsRefreshedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
@@ -89,6 +90,7 @@ func TestTokenIsRefreshedOnce(t *testing.T) {
 
 // TestTokenEndpointFailure: calls use the last token while it is valid, then share one error. They
 // get a token once the endpoint recovers.
+// covers: providers/137
 func TestTokenEndpointFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
@@ -118,6 +120,7 @@ func TestTokenEndpointFailure(t *testing.T) {
 }
 
 // TestTokenIsNotBoundToACall: a caller that leaves does not cancel the request.
+// covers: providers/137
 func TestTokenIsNotBoundToACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
@@ -136,6 +139,7 @@ func TestTokenIsNotBoundToACall(t *testing.T) {
 }
 
 // TestTokenRequestsEnd: requests time out after 30 seconds and end on Close.
+// covers: providers/137
 func TestTokenRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := googlegenerativeai.NewTokens(func(ctx context.Context) (string, time.Duration, error) {

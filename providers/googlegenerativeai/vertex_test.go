@@ -19,6 +19,7 @@ func env(values map[string]string) func(string) string {
 
 const catalogBase = "https://{location}-aiplatform.googleapis.com"
 
+// covers: providers/133
 func TestVertexAddresses(t *testing.T) {
 	const rest = ":streamGenerateContent?alt=sse"
 	with := func(location string) map[string]string {
@@ -77,6 +78,7 @@ func TestVertexAddresses(t *testing.T) {
 }
 
 // TestVertexOnTheWire covers placeholder keys, and headers that contain a key.
+// covers: providers/16, providers/125, providers/134, providers/135
 func TestVertexOnTheWire(t *testing.T) {
 	variables := map[string]string{"GOOGLE_CLOUD_PROJECT": "proj", "GOOGLE_CLOUD_LOCATION": "global"}
 	const model, rest = "/publishers/google/models/gemini-3-pro", ":streamGenerateContent?alt=sse"
@@ -117,6 +119,7 @@ func TestVertexOnTheWire(t *testing.T) {
 	}
 }
 
+// covers: providers/133
 func TestVertexNeedsAnAddress(t *testing.T) {
 	protocol := googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env(nil)})
 	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), providers.Model{Provider: "v", ID: "m"}, providertest.Ask("x"), providers.Options{}))
@@ -126,6 +129,7 @@ func TestVertexNeedsAnAddress(t *testing.T) {
 }
 
 // TestVertexCredentials checks the sources that "parley models" prints, without network access.
+// covers: providers/138
 func TestVertexCredentials(t *testing.T) {
 	home := t.TempDir()
 	there := filepath.Join(home, ".config", "gcloud", "application_default_credentials.json")

@@ -38,6 +38,7 @@ func TestDecodeRecording(t *testing.T) {
 	)
 }
 
+// covers: providers/155
 func TestDecodeContent(t *testing.T) {
 	for name, tt := range map[string]struct{ delta, text, thought string }{
 		"text":                     {`{"content":"a"}`, "a", ""},
@@ -139,6 +140,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
+// covers: providers/124
 func TestDecodeUsage(t *testing.T) {
 	for usage, want := range map[string]providers.Usage{
 		`null`: {},

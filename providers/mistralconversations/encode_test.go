@@ -16,6 +16,7 @@ func user(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleUser, Parts: parts}
 }
 
+// covers: providers/155
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "m", Input: []string{"text", "image"}, Reasoning: true}
 	req := providers.Request{
@@ -74,6 +75,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
+// covers: providers/154
 func TestEncodeThinking(t *testing.T) {
 	levels := providers.ThinkingMap{"off": new("none"), "minimal": nil, "low": nil, "medium": nil, "high": new("high"), "max": new("max")}
 	always := providers.ThinkingMap{"off": nil, "low": new("low"), "high": new("high")}
@@ -119,6 +121,7 @@ func TestPromptCacheKeyCanBeLeftOut(t *testing.T) {
 
 // TestCallIDs: invalid ids become nine letters and digits, distinct within a message and the same in
 // call and result.
+// covers: providers/151
 func TestCallIDs(t *testing.T) {
 	ids := []string{"wyFNfgjhN", "call_01", "functions.add:0", "", "wyFNfgjh", "wyFNfgjhN2", "wyFNfgj-N", "größe1"}
 	said, results := providers.Message{Role: providers.RoleAssistant}, providers.Message{Role: providers.RoleTool}
@@ -174,6 +177,7 @@ func TestCallIDs(t *testing.T) {
 
 // TestModelSpeaksAfterResults: the message is also inserted between blocks, and never after an answer
 // of the model.
+// covers: providers/152
 func TestModelSpeaksAfterResults(t *testing.T) {
 	called := []providers.Message{
 		user(providers.Text{Text: "q"}), {Role: providers.RoleAssistant, Parts: []providers.Part{providers.ToolCall{ID: "c", Name: "f"}}},
@@ -214,6 +218,7 @@ func TestEncodeBadSchema(t *testing.T) {
 	}
 }
 
+// covers: providers/173
 func TestHistoryIsTheSameBytes(t *testing.T) {
 	providertest.RunHistory(t, mistralconversations.NewCodec(nil), nil)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/206
 func TestOddities(t *testing.T) {
 	delta := func(members string) string { return `{"choices":[{"delta":{` + members + `}}]}` }
 	providertest.RunOddities(t, providertest.Wire{

@@ -71,6 +71,7 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// covers: providers/16, providers/25
 func TestRequestOnTheWire(t *testing.T) {
 	type seen struct{ method, path, auth, affinity string }
 	got := make(chan seen, 1)
@@ -125,4 +126,5 @@ func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }
 
+// covers: providers/205
 func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serve) }

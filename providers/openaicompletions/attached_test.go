@@ -12,6 +12,7 @@ import (
 
 // TestAttachedToCalls: members that a server attaches to a call are returned with the call verbatim,
 // to the same server only.
+// covers: providers/210
 func TestAttachedToCalls(t *testing.T) {
 	const gemini = `"extra_content":{"google":{"thought_signature":"Ej<QK"}}`
 	const lite = `"provider_specific_fields":{"thought_signature":"Ej"}`

@@ -145,6 +145,7 @@ func TestDecodeNamedErrorEvent(t *testing.T) {
 	}
 }
 
+// covers: providers/124
 func TestDecodeUsage(t *testing.T) {
 	const stop = `{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"%s}]%s}`
 	tests := []struct {

@@ -25,6 +25,7 @@ func TestRecordings(t *testing.T) {
 
 // TestDetailsRoundTrip sends a gateway's reasoning details back: fragments joined, otherwise
 // unchanged.
+// covers: providers/199
 func TestDetailsRoundTrip(t *testing.T) {
 	piece := func(reasoning, details string) string {
 		return `{"choices":[{"delta":{"content":"","reasoning":` + reasoning + `,"reasoning_details":[` + details + `]}}]}`

@@ -32,6 +32,7 @@ func otherMembers(t *testing.T, m providers.Model, req providers.Request, o prov
 }
 
 // TestVendors matches vendors by id or host. high is the request for a level, off for none.
+// covers: providers/200
 func TestVendors(t *testing.T) {
 	const usage = `,"stream_options":{"include_usage":true}`
 	for _, tt := range []struct {
@@ -85,6 +86,7 @@ func TestVendors(t *testing.T) {
 
 // TestReasoningOnAllCalls: vendors that require reasoning_content on each message of the assistant get it on the calls of
 // other models, too.
+// covers: providers/210
 func TestReasoningOnAllCalls(t *testing.T) {
 	history := []providers.Message{
 		{Role: providers.RoleAssistant, Model: "other/m", Parts: []providers.Part{providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}}},
@@ -102,6 +104,7 @@ func TestReasoningOnAllCalls(t *testing.T) {
 }
 
 // TestThinkingFormats compares requests with compat and thinking map.
+// covers: providers/200
 func TestThinkingFormats(t *testing.T) {
 	words := providers.ThinkingMap{"off": new("nil"), "xhigh": new("extra")}
 	always := providers.ThinkingMap{"off": nil}
@@ -155,6 +158,7 @@ func TestThinkingFormats(t *testing.T) {
 	}
 }
 
+// covers: providers/201
 func TestCompatOfRequests(t *testing.T) {
 	tools := []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{}`)}}
 	for _, tt := range []struct {
@@ -214,6 +218,7 @@ func (q quirky) Encode(m providers.Model, req providers.Request, o providers.Opt
 
 // TestHistoryRequirements checks the messages for each requirement, and equal bytes with any part of the
 // history encoded before.
+// covers: providers/201
 func TestHistoryRequirements(t *testing.T) {
 	const call = `"tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]`
 	const result, question = `{"content":"ok","role":"tool","tool_call_id":"c"}`, `{"content":"q","role":"user"}`
@@ -266,6 +271,7 @@ func TestHistoryRequirements(t *testing.T) {
 	}
 }
 
+// covers: providers/201
 func TestMarksOfTheCache(t *testing.T) {
 	m := providers.Model{Provider: "openrouter", ID: "anthropic/m", Reasoning: true, Input: []string{"text", "image"}}
 	req := providers.Request{System: "s", Tools: []providers.Tool{{Name: "a"}, {Name: "b"}}, Messages: []providers.Message{
@@ -297,6 +303,7 @@ func TestMarksOfTheCache(t *testing.T) {
 }
 
 // TestLongCacheRetention: the request for longer retention depends on cache_control markers.
+// covers: providers/117, providers/118
 func TestLongCacheRetention(t *testing.T) {
 	req := providers.Request{System: "s", Tools: []providers.Tool{{Name: "f"}}, Messages: called[:1]}
 	for name, tt := range map[string]struct {
@@ -326,6 +333,7 @@ func TestLongCacheRetention(t *testing.T) {
 	}
 }
 
+// covers: providers/201
 func TestSessionHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m    providers.Model

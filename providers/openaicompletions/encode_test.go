@@ -12,6 +12,7 @@ import (
 )
 
 // TestCopilotHeaders checks the request headers of GitHub Copilot.
+// covers: providers/119
 func TestCopilotHeaders(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
@@ -24,6 +25,7 @@ func TestCopilotHeaders(t *testing.T) {
 	}
 }
 
+// covers: providers/118, providers/198, providers/199
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", BaseURL: "https://llm.example/v1", Input: []string{"text", "image"}, Reasoning: true}
 	req := providers.Request{
@@ -76,6 +78,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
+// covers: providers/201
 func TestEncodeChoices(t *testing.T) {
 	field := openaicompletions.Options{MaxTokensField: openaicompletions.FieldMaxCompletionTokens}
 	tests := []struct {
@@ -148,6 +151,7 @@ func TestEncodeBadSchema(t *testing.T) {
 	}
 }
 
+// covers: providers/173
 func TestHistoryIsTheSameBytes(t *testing.T) {
 	providertest.RunHistory(t, openaicompletions.NewCodec(nil), []string{"reasoning_content", "reasoning", "unknown"})
 }

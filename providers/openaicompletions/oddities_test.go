@@ -11,6 +11,7 @@ import (
 
 func delta(members string) string { return `{"choices":[{"delta":{` + members + `}}]}` }
 
+// covers: providers/206
 func TestOddities(t *testing.T) {
 	providertest.RunOddities(t, providertest.Wire{
 		Codec: openaicompletions.NewCodec(nil),
@@ -31,6 +32,7 @@ func TestOddities(t *testing.T) {
 }
 
 // TestOddCalls covers calls whose fragments are hard to assign.
+// covers: providers/207
 func TestOddCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -78,6 +80,7 @@ func TestOddCalls(t *testing.T) {
 }
 
 // TestOddMessages covers answers in unusual places.
+// covers: providers/207
 func TestOddMessages(t *testing.T) {
 	stop := `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
 	hi := []providers.Event{providers.TextDelta{Text: "Hi"}}

@@ -8,6 +8,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/181
 func TestChoices(t *testing.T) {
 	providertest.Choices(t, openairesponses.NewCodec(nil), providers.Model{Provider: "p", ID: "m", API: openairesponses.API, BaseURL: "http://127.0.0.1"}, map[string]providers.Options{
 		`{"tool_choice":"required"}`:                        {ToolChoice: providers.ToolRequired},

@@ -111,6 +111,7 @@ func TestDecodeRecording(t *testing.T) {
 }
 
 // TestRoundTrip sends decoded items back in their order, like the runtime.
+// covers: providers/184
 func TestRoundTrip(t *testing.T) {
 	events, failure := readBody(t, nil, recording)
 	if failure != nil {
@@ -211,6 +212,7 @@ func TestDecodeAllInTheEnd(t *testing.T) {
 	}
 }
 
+// covers: providers/189
 func TestDecodeEnds(t *testing.T) {
 	end := func(kind, rest string) string {
 		return fmt.Sprintf(`{"type":"response.%s","response":{"id":"r"%s}}`, kind, rest)
@@ -228,6 +230,7 @@ func TestDecodeEnds(t *testing.T) {
 	}
 }
 
+// covers: providers/189 call_not_done, providers/189 no_end
 func TestDecodeErrors(t *testing.T) {
 	failed := func(rest string) string {
 		return `{"type":"response.failed","response":{"status":"failed"` + rest + `}}`

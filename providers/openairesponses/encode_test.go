@@ -38,6 +38,7 @@ func results(parts ...providers.Part) providers.Message {
 }
 
 // TestCopilotHeaders checks the request headers of GitHub Copilot.
+// covers: providers/119
 func TestCopilotHeaders(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := openairesponses.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
@@ -50,6 +51,7 @@ func TestCopilotHeaders(t *testing.T) {
 	}
 }
 
+// covers: providers/41, providers/118, providers/185, providers/186
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", MaxTokens: 5, Input: []string{"text", "image"}, Reasoning: true, StoreResponses: true}
 	req := providers.Request{
@@ -101,6 +103,8 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
+// covers: providers/41, providers/117 long_in_the_cache, providers/117 not_long_in_the_cache, providers/176 never_off
+// covers: providers/176 off, providers/183 does_not_reason, providers/183 off
 func TestEncodeOptions(t *testing.T) {
 	reasons := providers.Model{Provider: "p", ID: "m", Reasoning: true}
 	with := func(change func(*providers.Model)) providers.Model {
@@ -153,6 +157,7 @@ func TestEncodeOptions(t *testing.T) {
 	}
 }
 
+// covers: providers/182
 func TestEncodeRoles(t *testing.T) {
 	for role, m := range map[string]providers.Model{
 		"developer": {Provider: "p", ID: "m", Reasoning: true},
@@ -169,6 +174,9 @@ func TestEncodeRoles(t *testing.T) {
 }
 
 // TestEncodeHistory covers histories of other models and formats, and of crashes.
+// covers: providers/184 of_another_model, providers/184 reasoning_at_the_end, providers/184 reasoning_before_a_message
+// covers: providers/185 two_messages, providers/187 long_id, providers/188 empty_result
+// covers: providers/188 failed_with_an_image, providers/204 reasoning_at_the_end
 func TestEncodeHistory(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
 	sealed := providers.Reasoning{Text: "hm", Signature: `{"encrypted_content":"e","summary":[2]}`}
@@ -219,6 +227,7 @@ func TestEncodeHistory(t *testing.T) {
 	}
 }
 
+// covers: providers/188
 func TestEncodeImages(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "m", Input: []string{"text"}}
 	got := input(t, m, user(providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}))
@@ -227,6 +236,7 @@ func TestEncodeImages(t *testing.T) {
 	}
 }
 
+// covers: providers/173
 func TestHistoryBlocks(t *testing.T) {
 	providertest.RunHistory(t, openairesponses.NewCodec(nil), []string{
 		`{"encrypted_content":"e"}`, `{"encrypted_content":"e","summary":[0]}`, `{"phase":"commentary"}`, "reasoning", "{",

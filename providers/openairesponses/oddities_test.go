@@ -12,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// covers: providers/206
 func TestOddities(t *testing.T) {
 	providertest.RunOddities(t, providertest.Wire{
 		Codec: openairesponses.NewCodec(nil),
@@ -35,6 +36,7 @@ func TestOddities(t *testing.T) {
 }
 
 // TestOddItems covers items that start late, share an index, or have several ids.
+// covers: providers/206
 func TestOddItems(t *testing.T) {
 	text := func(id string, index int, s string) string {
 		return fmt.Sprintf(`{"type":"response.output_text.delta","item_id":%q,"output_index":%d,"content_index":0,"delta":%q}`, id, index, s)
@@ -104,6 +106,7 @@ func TestOddItems(t *testing.T) {
 }
 
 // TestIncomplete covers incomplete answers with any reason.
+// covers: providers/206
 func TestIncomplete(t *testing.T) {
 	for details, want := range map[string]providers.StopReason{
 		`null`: providers.StopLength, `{"reason":null}`: providers.StopLength, `{}`: providers.StopLength, `{"reason":"max_tokens"}`: providers.StopLength,

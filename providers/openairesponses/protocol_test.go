@@ -106,6 +106,7 @@ func sent(t *testing.T, p providers.Protocol, change func(*providers.Model), req
 	return got, failure
 }
 
+// covers: providers/16, providers/25
 func TestRequestOnTheWire(t *testing.T) {
 	names := []string{"Authorization", "Cf-Aig-Authorization", "Session-Id", "X-Client-Request-Id", "X-Session-Id", "X-Custom", "Api-Key"}
 	o := providers.Options{APIKey: "secret", SessionID: "conv_1"}
@@ -138,6 +139,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
+// covers: providers/16, providers/190, providers/191
 func TestAzureOnTheWire(t *testing.T) {
 	o := providers.Options{APIKey: "secret", SessionID: "conv_1"}
 	azure := func(values map[string]string) providers.Protocol {
@@ -162,6 +164,7 @@ func TestAzureOnTheWire(t *testing.T) {
 	}
 }
 
+// covers: providers/190
 func TestAzureEndpoints(t *testing.T) {
 	for _, tt := range []struct {
 		registered, base, resource, want string
@@ -181,6 +184,7 @@ func TestAzureEndpoints(t *testing.T) {
 	}
 }
 
+// covers: providers/16, providers/182, providers/193
 func TestCodexOnTheWire(t *testing.T) {
 	temperature := 0.5
 	o := providers.Options{APIKey: token(account), SessionID: "conv_1", ThinkingLevel: "minimal", MaxTokens: 100, Temperature: &temperature}
@@ -219,6 +223,7 @@ func TestCodexOnTheWire(t *testing.T) {
 	}
 }
 
+// covers: providers/192
 func TestCodexNeedsAToken(t *testing.T) {
 	for _, key := range []string{"", "sk-key", "a.b.c", token(`{}`), token(`{"https://api.openai.com/auth":{}}`), token(`7`), "a.!.c"} {
 		_, failure := sent(t, openairesponses.NewCodex(nil), nil, providertest.Ask("x"), providers.Options{APIKey: key})
@@ -258,6 +263,7 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
+// covers: providers/205
 func TestRefusals(t *testing.T) {
 	providertest.RunRefusals(t, func(t *testing.T, h http.HandlerFunc) (providers.Protocol, providers.Model) { return serve(t, nil, h) })
 }

@@ -19,6 +19,7 @@ import (
 // unserved are the options for a bucket without running members.
 var unserved = &inspect.RepairOptions{Write: true, Watch: 1}
 
+// covers: providers/164
 func TestTruncate(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -46,6 +46,8 @@ type place struct {
 
 // TestPublicClient runs the suite against nodes over an S3 server. Under the race detector it runs a
 // part of the suite over a folder. Clients behave the same in both.
+// covers: beta/1, beta/2, beta/3, beta/4, beta/67, beta/68, beta/69, beta/70, beta/71, beta/72, beta/83, beta/84
+// covers: beta/93, beta/94, beta/110, beta/111, beta/112, beta/113, upgrade/16, upgrade/24, upgrade/37
 func TestPublicClient(t *testing.T) {
 	needModules(t)
 	program := proc.Program(t, "cmd/parley", sample.Raced())

@@ -19,6 +19,7 @@ var schedules = flag.Uint64("schedules", sample.Of[uint64](2000, 50), "run so ma
 
 // TestRandomSchedules runs random schedules with faults, then stops the faults and checks the final
 // state. The world checks the invariants of each step.
+// covers: channels/94
 func TestRandomSchedules(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range *schedules {

@@ -61,6 +61,8 @@ import (
 //	context   print the context of the newest model call
 //	full      print whether streamed text is held back
 //	events    print the new durable events, nested; with "new quiet" effects are not printed
+//
+// covers: channels/94
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var s *script

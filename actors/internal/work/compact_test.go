@@ -7,6 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
+// covers: providers/29
 func TestFullNeedsAWindow(t *testing.T) {
 	used := providers.Usage{Input: 900, Output: 90, Total: 990}
 	for _, tt := range []struct {

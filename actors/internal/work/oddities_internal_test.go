@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
+// covers: providers/211
 func TestOdditiesAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	n := &Node{o: NodeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}}

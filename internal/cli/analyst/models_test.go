@@ -19,6 +19,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
+// covers: providers/13, providers/106
 func TestModelsLists(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("GROQ_API_KEY", "kept-secret")
@@ -76,6 +77,7 @@ agents:
 	}
 }
 
+// covers: providers/105, providers/106
 func TestModelsOfOneProvider(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("AZURE_OPENAI_API_KEY", "k")
@@ -123,6 +125,7 @@ func TestModelsFitTheTerminal(t *testing.T) {
 	s.Ends()
 }
 
+// covers: providers/107
 func TestModelsThatCannotBeCalled(t *testing.T) {
 	clitest.WithoutKeys(t)
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: demo/parrot}}\nproviders: {cloudflare-workers-ai: {api: edge-ai-binding}}\n")
@@ -132,6 +135,7 @@ func TestModelsThatCannotBeCalled(t *testing.T) {
 	}
 }
 
+// covers: providers/138
 func TestModelsOfVertex(t *testing.T) {
 	at := func(more ...string) map[string]string {
 		env := map[string]string{"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global"}
@@ -166,6 +170,7 @@ func TestModelsOfVertex(t *testing.T) {
 	}
 }
 
+// covers: providers/138
 func TestModelsCheckOfVertex(t *testing.T) {
 	vendor := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: "kept-secret"}))
 	defer vendor.Close()
@@ -183,6 +188,7 @@ func TestModelsCheckOfVertex(t *testing.T) {
 }
 
 // Each source of Bedrock credentials is reported under its own name.
+// covers: providers/157, providers/160
 func TestModelsReportBedrockSource(t *testing.T) {
 	profiles := clitest.Write(t, filepath.Join(t.TempDir(), "credentials"), "[default]\naws_access_key_id = a\naws_secret_access_key = kept-secret\n")
 	for want, env := range map[string]map[string]string{
@@ -294,6 +300,7 @@ data: [DONE]
 
 `
 
+// covers: providers/13, providers/108
 func TestModelsCheck(t *testing.T) {
 	asked := checked(t, http.StatusOK, pong)
 	code, out, errOut := program.Output(t, "models", "check", "openai/gpt-4.1")
@@ -323,6 +330,7 @@ func TestModelsCheck(t *testing.T) {
 	}
 }
 
+// covers: providers/108
 func TestModelsCheckThatFails(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -370,6 +378,7 @@ func TestModelsCheckSigns(t *testing.T) {
 }
 
 // The command ends although the vendor's stream does not.
+// covers: providers/108
 func TestModelsCheckEnds(t *testing.T) {
 	vendor := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -45,6 +45,7 @@ func wantSaid(t *testing.T, code int, out string, want int, words ...string) {
 
 // TestImportCurrentLine imports a conversation, continues it at its old server and then at its new
 // one.
+// covers: upgrade/26, upgrade/27, upgrade/31, upgrade/32, upgrade/35
 func TestImportCurrentLine(t *testing.T) {
 	t.Parallel()
 	old, data := program.StartDev(t, t.TempDir()), filepath.Join(t.TempDir(), "data")
@@ -168,6 +169,7 @@ func oldBeta(t *testing.T) string {
 	return server.URL + "/agents/echo/"
 }
 
+// covers: upgrade/28, upgrade/29, upgrade/31
 func TestImportBetaLine(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
@@ -187,6 +189,7 @@ func TestImportBetaLine(t *testing.T) {
 }
 
 // A conversation that cannot be imported is reported, and the others are imported.
+// covers: upgrade/34, upgrade/36
 func TestImportReportsFailures(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
@@ -201,6 +204,7 @@ func TestImportReportsFailures(t *testing.T) {
 }
 
 // An import that was interrupted after any batch is continued by the next one.
+// covers: upgrade/32
 func TestImportResumes(t *testing.T) {
 	shown := &transfer.Conversation{ID: "conv_1"}
 	for n := range 5 {

@@ -215,6 +215,7 @@ func TestPreflightPassesBeforeAuth(t *testing.T) {
 
 // A rejected request, and a preflight, is answered before its body arrives, and its connection is
 // closed if the body does not arrive.
+// covers: protocol/199
 func TestRejectedRequestsReleaseConnections(t *testing.T) {
 	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
 	const endless, short = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "Content-Length: 100\r\n\r\n"

@@ -18,6 +18,7 @@ import (
 )
 
 // Webhooks need no token of the server, unlike all other requests, and are admitted and counted.
+// covers: channels/100, channels/103
 func TestChannelsOfAProgram(t *testing.T) {
 	p := &cli.Program{Channels: func(d conversation.Dispatcher) (map[string]channels.Channel, error) {
 		bot, err := messenger.New(&messenger.Options{SecretToken: "s", Webhook: func(ctx context.Context, in messenger.Incoming) (any, error) {

@@ -123,6 +123,12 @@ func noted(body string) map[string]string {
 
 // A bot needs no Go code. Each kind, or its templates, define the conversation and the text of a
 // message.
+// covers: channels/145, channels/148, channels/146 commerce, channels/146 github, channels/146 messenger
+// covers: channels/146 notes, channels/146 slack, channels/146 stripe, channels/146 twilio, channels/146 whatsapp
+// covers: channels/147 github, channels/166 commerce_of_another_name, channels/166 messenger_of_another_name
+// covers: channels/166 notes_of_another_name, channels/166 standardwebhooks_of_another_name
+// covers: channels/176 commerce_without_an_id, channels/176 notes_sent_again, channels/176 notes_without_an_id
+// covers: channels/176 twilio_without_an_id, channels/176 whatsapp_without_an_id
 func TestDeclaredChannels(t *testing.T) {
 	now := unixNow()
 	event := func(more string) string {
@@ -176,6 +182,13 @@ func TestDeclaredChannels(t *testing.T) {
 
 // Messages of users are delivered, with their speaker if several are possible. Messages of bots and
 // owners are ignored.
+// covers: channels/182 messenger_echo, channels/182 messenger_edit, channels/182 messenger_owner
+// covers: channels/183 messenger_group, channels/184 messenger_caption, channels/184 whatsapp_all_of_it
+// covers: channels/184 whatsapp_button, channels/184 whatsapp_caption, channels/184 whatsapp_list
+// covers: channels/184 whatsapp_template, channels/186 a_fitting_instance, channels/186 a_long_instance
+// covers: channels/186 an_instance_of_dots, channels/187 messenger_group, channels/187 slack_mention
+// covers: channels/187 whatsapp_group, channels/188 slack_direct, channels/189 slack_file, channels/189 slack_itself
+// covers: channels/190 slack_same_message, channels/192 github_bot
 func TestDeclaredMessages(t *testing.T) {
 	const slack, messenger, whatsapp = "kind: slack", "kind: messenger", "kind: whatsapp, verifyTokenEnv: S"
 	event := func(kind, more string) string {
@@ -279,6 +292,7 @@ func hubComment(body string) map[string]string {
 }
 
 // Ignored deliveries are counted, and each kind is logged once.
+// covers: channels/185
 func TestDeclaredOmissions(t *testing.T) {
 	conf, err := config.Parse("parley.yaml", []byte("agents: {echo: {model: demo/parrot}}\nchannels: {c: {agent: echo, kind: messenger, secretEnv: S}}\n"), &config.Options{
 		Env: func(string) (string, bool) { return "a-secret", true },
@@ -340,6 +354,7 @@ func TestDeclaredChannelsWithoutIDs(t *testing.T) {
 }
 
 // A delivery may be a signal, and a channel of the program keeps its name.
+// covers: channels/149 signal
 func TestDeclaredSignals(t *testing.T) {
 	const object, body = "application/json", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"}}`
 	headers := func(body string) map[string]string {
@@ -376,6 +391,7 @@ type fakeChannel struct{}
 func (fakeChannel) Routes() []channels.Route { return nil }
 
 // The banner lists the webhooks to register, and agents that only channels reach need no mount.
+// covers: channels/172
 func TestDeclaredChannelsAreShown(t *testing.T) {
 	var all []config.Channel
 	for _, kind := range []string{
@@ -411,6 +427,7 @@ func TestDeclaredChannelsAreShown(t *testing.T) {
 	}
 }
 
+// covers: channels/153
 func TestDeclaredSecretsAreHidden(t *testing.T) {
 	conf := &config.Server{Channels: []config.Channel{{Secret: "first secret", Previous: "second secret", VerifyToken: "third secret", Reply: &config.ChannelReply{
 		Token: "fourth secret", URL: "https://fifth.secret", SecretURL: true,

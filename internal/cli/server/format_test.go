@@ -179,6 +179,7 @@ func stored(t *testing.T, dir string) map[string]string {
 // A node starts on a folder with pending work and the stamp of another format. It ends with an error
 // for the user before the model, a hook or other author code has run, and changes nothing. With its
 // own stamp restored, the same folder settles the pending work.
+// covers: upgrade/22, upgrade/23
 func TestAnotherFormatRunsNothing(t *testing.T) {
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "data"), clitest.EchoConfig(t, dir, clitest.DirBucket(dir))

@@ -40,6 +40,7 @@ func started(t *testing.T, yaml string) *waiting.Log {
 
 // An unset or blank key falls through to the next source. The start logs the used source, or that
 // there is none, in one line per provider.
+// covers: providers/21
 func TestBlankKeysFallThrough(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("WS_KEY", " \t\n")
@@ -88,6 +89,7 @@ func TestBlankKeysFallThrough(t *testing.T) {
 }
 
 // The rule holds for each provider of the catalog that has a variable.
+// covers: providers/21
 func TestBlankKeysOfTheCatalog(t *testing.T) {
 	clitest.WithoutKeys(t)
 	p := &cli.Program{}

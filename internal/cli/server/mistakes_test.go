@@ -58,6 +58,7 @@ func TestMistakesNameRemedy(t *testing.T) {
 	}
 }
 
+// covers: providers/113, providers/80 run_of_a_parley.yaml
 func TestFileMistakesNameRemedy(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Chdir(t.TempDir())
@@ -146,6 +147,7 @@ func TestSecondServerOnOneFolder(t *testing.T) {
 	}
 }
 
+// covers: protocol/149, protocol/153
 func TestLoopbackCORS(t *testing.T) {
 	h := origins{loopback: true}.middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	for origin, want := range map[string]string{

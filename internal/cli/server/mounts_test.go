@@ -41,6 +41,7 @@ func withMounts(t *testing.T, p *cli.Program) (http.Handler, *backend, *config.S
 
 // A mounted route of a channel verifies its deliveries and needs no token of the server; every other
 // handler does.
+// covers: channels/170
 func TestMountedWebhooks(t *testing.T) {
 	inner, route := http.NewServeMux(), bot(t).Route()
 	channels.Handle(inner, "/hooks/notes", bot(t))
@@ -79,6 +80,7 @@ func TestMountedWebhooks(t *testing.T) {
 }
 
 // A start fails if a mount takes the webhooks of a listed channel, or if a pattern is invalid.
+// covers: channels/171
 func TestMountsConflictWithChannels(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"POST /channels/shop/webhook": `the mount "POST /channels/shop/webhook" of the program takes /channels/shop/webhook, which belongs to the channel "shop"`,
@@ -112,6 +114,7 @@ func TestMountsConflictWithChannels(t *testing.T) {
 }
 
 // The banner lists all webhooks, including those that a program lists or mounts.
+// covers: channels/172
 func TestWebhooksAreShown(t *testing.T) {
 	p := &cli.Program{
 		Mounts: map[string]http.Handler{"POST /channels/own/webhook": bot(t).Route(), "e.com/any": bot(t).Route(), "/tea": teapot()},

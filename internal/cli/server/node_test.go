@@ -26,6 +26,7 @@ func (p pipes) Close() error {
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
+// covers: upgrade/1
 func TestServeWithoutMounts(t *testing.T) {
 	for _, mounts := range [][]string{nil, {"/echo"}} {
 		conf, logs := named("echo"), &waiting.Log{}

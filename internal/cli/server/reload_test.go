@@ -95,6 +95,7 @@ func (w *workshop) get() *httptest.ResponseRecorder {
 	return out
 }
 
+// covers: protocol/185
 func TestRequestsDuringAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

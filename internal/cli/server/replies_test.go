@@ -100,6 +100,7 @@ func postEvent(t *testing.T, n *backend, body string) {
 }
 
 // Two channels of a team share a conversation, and each gets the replies to its own messages.
+// covers: channels/195
 func TestDeclaredInstanceWithReply(t *testing.T) {
 	calls := make(chan string, 8)
 	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -28,6 +28,7 @@ func parrotFile(t *testing.T) string {
 	return clitest.Write(t, filepath.Join(t.TempDir(), "parrot.yaml"), "model: demo/parrot\ninstructions: You are terse.\n")
 }
 
+// covers: upgrade/21
 func TestRun(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -81,6 +82,7 @@ func TestRunContinuesConversation(t *testing.T) {
 }
 
 // An interrupted reply is continued by the next run.
+// covers: providers/80
 func TestRunInterrupted(t *testing.T) {
 	var calls atomic.Int32
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -40,6 +40,7 @@ var thisMachine = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 
 // Workflows are served by default with the token of the server. Without it, a response does not reveal
 // whether a run exists.
+// covers: beta/96, beta/100
 func TestWorkflowsOfAProgram(t *testing.T) {
 	p := &cli.Program{Workflows: []agent.AnyWorkflow{nightly("nightly"), nightly("hidden")}}
 	conf := named("echo")
@@ -133,6 +134,7 @@ func wantPreflight(t *testing.T, h http.Handler) {
 }
 
 // The banner lists workflows next to agents, and a program may have workflows only.
+// covers: beta/92
 func TestWorkflowsAreShown(t *testing.T) {
 	p := &cli.Program{Workflows: []agent.AnyWorkflow{nightly("nightly"), nightly("hourly")}}
 	cfg := &devConfig{program: p, data: t.TempDir()}

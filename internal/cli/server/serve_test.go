@@ -114,6 +114,7 @@ func TestServeWithToken(t *testing.T) {
 }
 
 // A node has lost its bucket: only dev returns the cause to clients.
+// covers: protocol/173
 func TestServeHidesCauses(t *testing.T) {
 	for _, dev := range []bool{false, true} {
 		conf := named("echo")

@@ -83,6 +83,7 @@ func TestUnsupportedFormatsAllowStart(t *testing.T) {
 }
 
 // Pages of the current version expect a server at its port.
+// covers: upgrade/20
 func TestDevListensWhereClientsLook(t *testing.T) {
 	dev, _, err := program.Root().Find([]string{"dev"})
 	if err != nil {

@@ -130,6 +130,7 @@ var pictured = regexp.MustCompile(`\{"output":("seen"),"images":\[.*\]\}`)
 
 // A turn with reasoning, two concurrent tool calls and an image has the same transcript for every
 // vendor.
+// covers: providers/13, providers/16, providers/170, providers/198
 func TestRunOfEachVendor(t *testing.T) {
 	model, at := startVendors(t)
 	p := clitest.New(Commands)
@@ -186,6 +187,7 @@ func (c *cut) send(t *testing.T, n *clitest.Node, text string) clitest.Receipt {
 
 // The server is killed during the answer to two calls, and during the first reasoning. Another process
 // resumes both, and each vendor accepts the rest.
+// covers: providers/171
 func TestServerOfEachVendorIsKilled(t *testing.T) {
 	model, at := startVendors(t)
 	t.Setenv(vendorsEnv, at)

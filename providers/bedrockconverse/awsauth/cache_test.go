@@ -78,6 +78,7 @@ func together(ctx context.Context, c *awsauth.Chain) map[string]int {
 
 // TestRefreshedOnce: 100 concurrent calls make one request without credentials, shortly before expiry,
 // and after expiry.
+// covers: providers/161
 func TestRefreshedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &credentialServer{lifetime: time.Hour}
@@ -137,6 +138,7 @@ func TestExpired(t *testing.T) {
 
 // TestFailingService: valid credentials are used while the service fails. After expiry all waiting
 // calls share the error of one request.
+// covers: providers/161
 func TestFailingService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &credentialServer{lifetime: time.Hour}
@@ -171,6 +173,7 @@ func TestFailingService(t *testing.T) {
 }
 
 // TestSilentService: a request times out, and a caller that leaves does not cancel it for others.
+// covers: providers/161
 func TestSilentService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &credentialServer{lifetime: time.Hour}

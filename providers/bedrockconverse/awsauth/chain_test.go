@@ -127,6 +127,7 @@ func find(t *testing.T, env, files, answers map[string]string) found {
 }
 
 // TestSources covers every source of credentials.
+// covers: providers/159, providers/162
 func TestSources(t *testing.T) {
 	type vars = map[string]string
 	const none = `no AWS credentials found`
@@ -289,6 +290,7 @@ aws_secret_access_key = of no section
 )
 
 // TestProfiles reads files of the vendor's own tools.
+// covers: providers/159
 func TestProfiles(t *testing.T) {
 	type vars = map[string]string
 	signed := func(id, form string) string {
@@ -347,6 +349,7 @@ func TestProfiles(t *testing.T) {
 }
 
 // TestProfileFiles: the files may be elsewhere. Without a named profile they are optional.
+// covers: providers/159
 func TestProfileFiles(t *testing.T) {
 	type vars = map[string]string
 	const keys = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"

@@ -14,6 +14,7 @@ import (
 var example = awsauth.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
 
 // TestSign runs cases of the vendor's test suite for version 4 signatures.
+// covers: providers/158
 func TestSign(t *testing.T) {
 	const (
 		token = "6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267"
@@ -66,6 +67,7 @@ func TestSign(t *testing.T) {
 }
 
 // TestSignConverse signs a model call like the vendor's own signer: the path is encoded once more.
+// covers: providers/158
 func TestSignConverse(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`
 	for token, want := range map[string]string{
