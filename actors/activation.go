@@ -221,7 +221,7 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.SendPost:
 		a.sendPost(e)
 	case machine.StoreDeadLetter:
-		a.buryPost(e)
+		a.storeDeadLetter(e)
 	case machine.Checkpoint:
 		a.archive.Checkpoint(a.writer.checkpoint(e, a.tap.Exported()))
 	case machine.SetTimer:

@@ -13,16 +13,17 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// sendPost makes one attempt to deliver a post; the result arrives as [machine.PostTried].
+// sendPost starts one attempt to deliver a post, in a goroutine of the runtime. The result arrives at
+// the activation as [machine.PostTried]. It does not arrive if the activation ends first.
 func (a *activation) sendPost(e machine.SendPost) {
 	created, p := a.machine.State().Created(), e.Post
 	out := outbox.Post{
 		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission, Channel: p.Channel, ReplyAddress: p.ReplyAddress,
 		Enqueued: time.UnixMilli(int64(p.At)), Attempt: p.Attempts + 1,
 	}
-	quiet := a.work.EndDrafts(p)
+	waitDrafts := a.work.EndDrafts(p)
 	a.rt.tasks.spawn(func() {
-		if !quiet(a.self.ctx) {
+		if !waitDrafts(a.self.ctx) {
 			return
 		}
 		tried, ok := a.rt.work.Deliver(a.self.ctx, out)
@@ -36,9 +37,10 @@ func (a *activation) sendPost(e machine.SendPost) {
 	})
 }
 
-// buryPost stores the dead letter of a post; [machine.DeadLetterStored] confirms it. It retries until the
-// activation ends. Until it succeeds, the journal or a timer lists the conversation.
-func (a *activation) buryPost(e machine.StoreDeadLetter) {
+// storeDeadLetter stores the dead letter of a post, in a goroutine of the runtime. It retries until
+// the activation ends, and then sends [machine.DeadLetterStored]. Until it succeeds, the pending-work
+// journal or a timer lists the conversation, so another activation tries again.
+func (a *activation) storeDeadLetter(e machine.StoreDeadLetter) {
 	l := storage.DeadLetter{
 		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
 		Submission: e.Post.Submission, Target: e.Post.Target, Attempts: e.Attempts, Reason: e.Reason, At: conversation.TimeOf(a.rt.world.wall()),
@@ -49,8 +51,8 @@ func (a *activation) buryPost(e machine.StoreDeadLetter) {
 		err := storage.PutDeadLetter(ctx, a.rt.bucket, l)
 		if err == nil {
 			a.rt.work.CountDeadLetter()
-			// These are the arguments of "parley outbox resend"; a just created conversation's log
-			// lacks the address.
+			// The attributes are the arguments of "parley outbox resend". a.log may lack the address
+			// of a conversation that was just created.
 			a.rt.opts.Logger.Error("post failed permanently; dead letter stored", "conversation", string(a.key), "agent", l.Address.Agent, "id", l.Address.ID,
 				"post", string(l.Post), "batch", l.Seq, "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
 			a.self.Send(machine.DeadLetterStored{Post: l.Post})
@@ -61,8 +63,9 @@ func (a *activation) buryPost(e machine.StoreDeadLetter) {
 	})
 }
 
-// checkPosts returns an error if an admission's target is not configured or not open to its caller. A
-// caller gets the same answer for both, which reveals no target.
+// checkPosts checks the targets to which an admission would post: the target of its notice, which must
+// be configured and open to the caller. The error is invalid_request. A caller gets the same text for
+// an unknown and for a closed target, so that it does not reveal the configured ones.
 func (r *Runtime) checkPosts(a *conversation.Admission) error {
 	if a.Notify == "" && !isOutboxSignal(&a.Delivery) {
 		return nil
@@ -78,7 +81,8 @@ func (r *Runtime) checkPosts(a *conversation.Admission) error {
 	return nil
 }
 
-// notifiable reports whether a caller may name the target of an admission.
+// notifiable reports whether the agent's option Notifiable lets callers name the target of this
+// notice.
 func (r *Runtime) notifiable(a *conversation.Admission) bool {
 	to := r.agents[a.Address.Agent]
 	return to != nil && r.opts.Outbox.Open(to.Notifiable, a.Notify)
@@ -88,7 +92,10 @@ func isOutboxSignal(d *conversation.Delivery) bool {
 	return d.Kind == conversation.KindSignal && d.Type == conversation.SignalOutbox
 }
 
-// deadPost returns the lookup of the post that a signal redelivers, nil for any other admission.
+// deadPost returns a function that reads the post that a redelivery signal names, from its batch in
+// the log, into checkedAdmission.dead. It returns nil for any other admission. The function returns an
+// error only if the bucket is unavailable or the batch does not decode. An unknown post is not an error
+// here, because the machine rejects the signal.
 func (a *activation) deadPost(adm conversation.Admission) func(context.Context, *checkedAdmission) error {
 	d := adm.Delivery
 	if !isOutboxSignal(&d) {
@@ -97,7 +104,7 @@ func (a *activation) deadPost(adm conversation.Admission) func(context.Context, 
 	return func(ctx context.Context, in *checkedAdmission) error {
 		seq, err := strconv.ParseInt(d.Attributes["batch"], 10, 64)
 		if err != nil || seq < 0 {
-			return nil // The machine rejects an invalid id.
+			return nil // The machine rejects the signal.
 		}
 		batches, err := a.rt.logs.Range(ctx, a.key, seq, seq)
 		var gap *storage.GapError

@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// maxQueued bounds the batches that wait to be folded, or for the end of a load. Batches beyond it
-	// are read from the bucket.
+	// maxQueued bounds the pushed batches that a follower keeps until they are folded, or until a load
+	// ends. It drops batches beyond it, and later reads them from the bucket.
 	maxQueued = 1024
-	// maxQueuedBytes bounds the line bytes of those batches, decoded or not.
+	// maxQueuedBytes bounds the record lines of those batches in bytes.
 	maxQueuedBytes = 16 << 20
-	// keptHashes is the number of batches behind the tip that a push is compared with.
+	// keptHashes is the number of batches up to the tip whose hashes are kept to detect a push of
+	// another log.
 	keptHashes = 256
 )
 
-// batch is a durable batch. Either its records are decoded or lines is not nil. bytes is the size of
-// its record lines.
+// batch is a durable batch, decoded or not: either records or lines is set. bytes is the size of its
+// record lines.
 type batch struct {
 	at      storage.Position
 	prev    storage.Hash
@@ -33,8 +34,9 @@ type batch struct {
 	bytes   int
 }
 
-// follower is the view of one conversation. Two locks keep pushes from waiting for a fold: in guards
-// the fields that a push uses and is held briefly, work guards the view. Lock order: work, in, Set.mu.
+// follower is the view of one conversation. It has two locks, so that a push does not wait while
+// batches are folded: in guards the fields that a push uses and is held briefly, work guards the view.
+// Lock order: work, in, Set.mu.
 type follower struct {
 	set     *Set
 	key     conversation.Key
@@ -44,65 +46,68 @@ type follower struct {
 	users     int
 	lastUsed  time.Time
 	idle      *list.Element // in Set.idle; nil while in use
-	spare     *memory.Kept  // nil while in use
+	spare     *memory.Kept  // entry in Set.shelf, by which memory pressure evicts the follower; nil while in use
 	held      int64         // bytes charged to Set.account
-	transient bool          // over the memory bound: dropped after its last use
-	reserved  int64         // part of held, reserved for a load
-	growing   bool          // holds an element of Set.growth
+	transient bool          // created over the memory bound: dropped after its last use
+	reserved  int64         // bytes of held that are reserved for a load
+	growing   bool          // may grow over the bound; holds one slot of Set.growth
 
 	in     sync.Mutex
-	tip    storage.Position // newest batch taken, folded or queued
+	tip    storage.Position // newest batch known, folded or queued
 	recent []storage.Hash   // hashes of the batches up to tip, newest last
-	queue  []batch          // taken, not folded
-	queued int              // bytes in queue
-	// Invariant: stale is set while batches may be missing: from the start of a load that was
-	// requested by more than a reader's head check until a load succeeds.
+	queue  []batch          // pushed batches up to tip that are not folded yet
+	queued int              // line bytes of queue
+	// stale is set if batches may be missing; then reads wait for a load. Invariant: it is set from
+	// the request of a load until a load succeeds. A load that only checks the head for a reader does
+	// not set it.
 	stale      bool
-	opened     bool // the durable head was reached since the last reset
-	broken     bool // the view is not a prefix of the log: reset before use
+	opened     bool // a load has reached the head since the last reset
+	broken     bool // the view is not a prefix of the log, so the next load resets it
 	load       *flight
 	asking     *inquiry
-	offered    map[int64]batch // pushes received during the load
-	kept       int             // bytes in offered
+	offered    map[int64]batch // pushes received during the load, by number
+	kept       int             // line bytes of offered
 	overflow   bool            // pushes were dropped during the load
-	reported   int64           // highest number reported during the load, -1 if none
+	reported   int64           // highest number of a batch reported during the load, -1 if none
 	requested  bool            // another load was requested during the load
-	emptyLoads int             // consecutive loads requested by a push that found nothing
-	lost       error           // error of the last load; nil if it succeeded
-	failed     error           // why the log is refused; nil if it is not
+	emptyLoads int             // consecutive loads for a push that found no batch
+	lost       error           // error of the last load, nil if it succeeded
+	failed     error           // permanent error of the log, returned to readers until IdleAfter has passed; nil if there is none
 	failedAt   time.Time
 	pages      map[span]*flight
-	shelf      []span        // cached cold pages, oldest first
-	shelved    int           // bytes of the cached pages
-	more       chan struct{} // nil without waiters
+	shelf      []span        // cached pages of old batches, oldest first
+	shelved    int           // bytes of those pages
+	more       chan struct{} // closed at the next batch; nil without waiters
 
-	grown, hold int // bytes folded since the last load from a checkpoint, and their limit
+	grown, hold int // bytes folded into the view since its last reset, and the size at which it is reloaded
 
-	flights atomic.Int64 // flights and inquiries begun; orders them against reads
+	flights atomic.Int64 // number of flights and inquiries begun; a read compares it to find those that began after it
 
 	work    sync.Mutex
 	view    *view
-	weighed int64 // bytes charged for the view
+	weighed int64 // bytes of the view charged to Set.account
 
-	resets *resets // created with pages
+	resets *resets // created with the first page that needs it
 
-	making chan struct{} // holds an element while the event stream is projected; nil before the first
-	walk   *walk         // of the last reader of old events; nil while in use
+	making chan struct{} // a lock with one slot, held while the event stream is projected; nil before the first use
+	walk   *walk         // projection of old events that the last reader left; nil while in use
 }
 
-// flight is one bucket read that callers share. page and err are set before done is closed.
+// flight is one bucket read whose result all callers share. page and err are set before done is
+// closed.
 type flight struct {
 	done chan struct{}
 	n    int64 // number among the follower's flights and inquiries
-	from int64 // last known batch when the flight began
+	from int64 // number of the last batch known when the flight began
 	// whole is set if the log was read from its start.
 	whole bool
 	page  conversation.Page
 	err   error
 }
 
-// wait returns the flight's error, or the context's error if the context ends first. After LoadTimeout
-// the reader gets errStillRead and may retry; the flight continues.
+// wait waits until the flight ends and returns its error. It returns the context's error if ctx ends
+// first, and errStillRead after LoadTimeout. The flight continues in both cases, and the caller may
+// wait again.
 func (f *follower) wait(ctx context.Context, l *flight) error {
 	timeout := time.NewTimer(f.set.options.LoadTimeout)
 	defer timeout.Stop()
@@ -131,7 +136,7 @@ func (f *follower) offer(b batch) {
 	case f.stale && f.load != nil:
 		f.keep(b)
 	case f.stale:
-		// The next read loads. Until then there are no waiters.
+		// Drop the batch: the next read loads it, and there are no waiters before that.
 	case b.at.Seq <= f.tip.Seq && !f.forks(b):
 	case f.fits(b) && f.room():
 		f.take(b)
@@ -150,8 +155,8 @@ func (f *follower) offer(b batch) {
 // room reports whether one more batch may be queued; in is held.
 func (f *follower) room() bool { return len(f.queue) < maxQueued && f.queued < maxQueuedBytes }
 
-// keep stores a push until the load in flight ends; in is held. Two pushes that disagree are both
-// dropped.
+// keep stores a push until the current load ends; in is held. If it differs from a kept push of the
+// same number, both are dropped.
 func (f *follower) keep(b batch) {
 	other, ok := f.offered[b.at.Seq]
 	if ok && other.at != b.at {
@@ -170,7 +175,7 @@ func (f *follower) keep(b batch) {
 	f.kept += b.bytes - other.bytes
 }
 
-// forks reports whether a different batch is known under the same number; in is held.
+// forks reports whether another batch of the same number is known; in is held.
 func (f *follower) forks(b batch) bool {
 	i := int64(len(f.recent)) - 1 - (f.tip.Seq - b.at.Seq)
 	return i >= 0 && i < int64(len(f.recent)) && f.recent[i] != b.at.Hash
@@ -205,8 +210,8 @@ func (f *follower) broadcast() {
 	}
 }
 
-// past returns nil, nil when the head is past the offset, an error if the head is unknown, and
-// otherwise a channel that is closed at the next change.
+// past returns two nils if a batch after the offset is known, and an error if the last load failed.
+// Otherwise it returns a channel that is closed at the next change.
 func (f *follower) past(after conversation.Offset) (<-chan struct{}, error) {
 	f.in.Lock()
 	defer f.in.Unlock()
@@ -222,9 +227,9 @@ func (f *follower) past(after conversation.Offset) (<-chan struct{}, error) {
 	return f.more, nil
 }
 
-// lock folds the queue and returns the view with work held. On an error work is not held and ready
-// must be called again. That includes a read of the log from its start, before it has reached the
-// head.
+// lock folds the queue and returns the view, with work held until the caller calls unlock. On an error
+// work is not held, and the caller calls ready again. lock also fails while a read of the log from its
+// start has not reached the head.
 func (f *follower) lock() (*view, error) {
 	f.work.Lock()
 	live, err := f.fold()
@@ -238,7 +243,7 @@ func (f *follower) lock() (*view, error) {
 	return f.view, nil
 }
 
-// unlock charges the view's weight and releases work.
+// unlock updates the bytes charged for the view and releases work.
 func (f *follower) unlock() {
 	n := f.view.weight()
 	f.set.hold(f, n-f.weighed)
@@ -246,7 +251,8 @@ func (f *follower) unlock() {
 	f.work.Unlock()
 }
 
-// fold folds the queue and reports whether the follower is opened; work is held.
+// fold folds the queued batches into the view. live reports whether a load has reached the head. work
+// is held.
 func (f *follower) fold() (live bool, err error) {
 	f.in.Lock()
 	queue, live, broken := f.queue, f.opened, f.broken
@@ -260,7 +266,7 @@ func (f *follower) fold() (live bool, err error) {
 		if err := f.apply(b, live); err != nil {
 			f.in.Lock()
 			f.broken, f.stale = true, true
-			if f.load == nil { // Waiters do not start loads.
+			if f.load == nil { // No waiter starts a load.
 				f.repair()
 			}
 			f.in.Unlock()
@@ -273,8 +279,8 @@ func (f *follower) fold() (live bool, err error) {
 	return live, nil
 }
 
-// shrink starts a reload if the view has grown beyond hold, and reports whether it did. A newer
-// checkpoint has the messages that were closed since. work is held.
+// shrink starts a reload if the view has grown beyond f.hold, and reports whether it did. It frees
+// memory, because the newest checkpoint excludes messages that have been closed since. work is held.
 func (f *follower) shrink() bool {
 	f.in.Lock()
 	defer f.in.Unlock()
@@ -287,8 +293,9 @@ func (f *follower) shrink() bool {
 	return true
 }
 
-// measure records the size of a freshly loaded view. The view may grow by the same size before it is
-// reloaded, so that history without a checkpoint is not read over and over.
+// measure records the size of a freshly loaded view. The view is reloaded when it has doubled and
+// exceeds HoldBytes. With a fixed limit, a long log without a checkpoint would be reloaded again and
+// again.
 func (f *follower) measure() {
 	f.work.Lock()
 	defer f.work.Unlock()
@@ -314,9 +321,10 @@ func (f *follower) apply(b batch, live bool) (err error) {
 	return f.view.apply(b, live)
 }
 
-// open returns the view of an existing conversation through at least the offset need, with work held.
-// A bucket read that began after the call decides absence and offsets beyond the head. It also
-// confirms the head, unless the read is tailing or [Options.Tip] confirms it.
+// open returns the view of an existing conversation, at need or a later offset, with work held until
+// unlock. "Not found", and an offset beyond the head, are decided only by a bucket read that began
+// after the call. Unless the read is tailing, open also confirms the head, by [Options.Tip] or by such
+// a bucket read.
 func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, error) {
 	began, tip, confirmed := f.flights.Load(), conversation.Start, !f.set.mustConfirm(ctx)
 	fresh, err := f.ready(ctx, began)
@@ -348,8 +356,8 @@ func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, e
 	return nil, err
 }
 
-// ready waits until all known durable batches are loaded. It reports whether a bucket read numbered
-// after began has succeeded.
+// ready waits until all batches known to be durable are loaded. fresh reports whether a bucket read
+// that began after the flight number began has succeeded.
 func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err error) {
 	f.in.Lock()
 	for f.stale {
@@ -369,8 +377,8 @@ func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err erro
 		}
 		fresh = fresh || l.n > began
 		f.in.Lock()
-		// Another load may already be running to close a gap that a push showed. Readers need not wait
-		// for it: all batches that were durable when they arrived are loaded.
+		// Another load may already run for a gap that a push has revealed. Readers need not wait for
+		// it: all batches that were durable at their start are loaded.
 		if f.opened && !f.broken {
 			break
 		}
@@ -379,13 +387,14 @@ func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err erro
 	return fresh, nil
 }
 
-// refresh waits for a bucket read numbered after began.
+// refresh waits for a bucket read that began after the flight number began, and starts one if
+// necessary.
 func (f *follower) refresh(ctx context.Context, began int64) error {
 	for {
 		f.in.Lock()
 		if f.load == nil {
-			// If other nodes push batches, tailing readers keep using the view during the head check,
-			// even if the bucket does not answer.
+			// If other nodes push batches, tailing readers use the view during this check of the head,
+			// even if the bucket does not answer. So stale is not set.
 			f.stale = f.stale || !f.set.remote() || f.tip.Seq < 0
 			if !f.start(ctx) {
 				f.in.Unlock()

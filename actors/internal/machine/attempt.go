@@ -14,62 +14,63 @@ type phase int
 
 const (
 	phaseStarting       phase = iota // attempt_started or child_started is being appended
-	phaseTree                        // the root of the dispatch tree is being asked
-	phaseStartDelivery               // the delivery hook runs
-	phaseModel                       // a model call is under way
-	phaseCalling                     // the turn's calls are being appended
-	phaseTools                       // tools run
-	phaseRetry                       // a short pause before the model call is repeated
-	phaseWaiting                     // a long pause, for which the attempt is suspended
-	phaseCompacting                  // a model call waits for a summary of its context
+	phaseTree                        // waiting for the root of the dispatch tree to permit the work
+	phaseStartDelivery               // the author's hook at the start of a delivery runs
+	phaseModel                       // a model call is in flight
+	phaseCalling                     // the tool calls of the turn are being appended
+	phaseTools                       // tool calls run or are suspended
+	phaseRetry                       // a short pause in memory before the model call is retried
+	phaseWaiting                     // a long pause before the retry, for which the submission is suspended
+	phaseCompacting                  // the model call waits until its context is compacted
 	phaseEnding                      // the last turn of the response is being appended
-	phaseFinishResponse              // the response hook runs
+	phaseFinishResponse              // the author's hook at the end of a response runs
 )
 
-// work is the attempt at a submission, or the task of a subagent.
+// work is the execution of an attempt at a submission, or of a subagent's task within it. It is in
+// memory only.
 type work struct {
 	submission    conversation.SubmissionID
-	child         conversation.ConversationID // of the subagent's task; "" for the attempt
-	gen           int                         // names the effects that run for it
+	child         conversation.ConversationID // conversation of the subagent whose task it is; "" for an attempt
+	gen           int                         // identifies its effects; results of another generation are ignored
 	phase         phase
-	at            conversation.Offset // phaseStarting, phaseCalling and phaseEnding wait for this batch
+	at            conversation.Offset // in phaseStarting, phaseCalling and phaseEnding: the batch that must become durable
 	resumed       bool
-	began         time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
-	turn          conversation.TurnID           // of the model call
+	began         time.Duration                 // Env.Mono when the attempt became durable; unset for tasks
+	turn          conversation.TurnID           // turn of the newest model call
 	asked         time.Duration                 // Env.Mono when the model call was requested
-	wait          int64                         // milliseconds until the first event
-	repeated      int                           // failed calls that this one repeats
-	opened        bool                          // response_started of the turn is enqueued
-	turns         int                           // model calls of this attempt without repetitions
-	tries         tries                         // of the model call
-	failedModels  []string                      // models that failed permanently
-	replaced      *Replaced                     // the first model that failed, until another one answers
-	passed        *Replaced                     // see [Model.Passed]
+	wait          int64                         // milliseconds from the model call to its first event
+	repeated      int                           // number of failed calls that the newest model call retries
+	opened        bool                          // response_started of this turn is appended or queued
+	turns         int                           // number of model calls of this attempt, without retries
+	tries         tries                         // retry state of the newest model call
+	failedModels  []string                      // models that failed permanently, by name
+	replaced      *Replaced                     // the first model that failed, until the response of another is reported to clients
+	passed        *Replaced                     // preferred model that the newest call skipped; see [Model.Passed]
 	fallback      string                        // the fallback model named in the newest notice to clients
-	until         conversation.Time             // of phaseWaiting
-	cutOff        int                           // consecutive turns cut off in a call or for too many calls
-	responseBytes int                           // bytes of the response, see [conversation.Submission.Said]
-	partKind      ModelEventKind                // kind of the part being streamed, ModelDone for none
-	calls         int                           // of the reply
-	compacted     bool                          // the context was compacted for this call
-	omitted       omittedImages                 // images omitted from its model calls
-	failed        *conversation.SettlementError // the overflow error, until a summary is there
-	metadata      json.RawMessage               // of the response, until response_started
-	written       []StateWrite                  // author state for the response, until response_started
+	until         conversation.Time             // in phaseWaiting: time of the retry
+	cutOff        int                           // consecutive turns that ended within a call, or with too many calls
+	responseBytes int                           // size of the response in bytes, see [conversation.Submission.Said]
+	partKind      ModelEventKind                // kind of the part that is streaming, ModelDone if there is none
+	calls         int                           // number of tool calls in the reply so far
+	compacted     bool                          // the context was compacted for this model call
+	omitted       omittedImages                 // images that its model calls omit
+	failed        *conversation.SettlementError // in phaseCompacting: the error of the model call that exceeded the context window
+	metadata      json.RawMessage               // metadata of the response, recorded in response_started
+	written       []StateWrite                  // author state, recorded with response_started
 	waiting       []conversation.ToolCall
-	running       int                         // running and suspended tool calls
-	starts        bool                        // of phaseTree: the attempt has not begun yet
+	running       int                         // number of running and suspended tool calls
+	starts        bool                        // in phaseTree: the attempt begins once the root permits it
 	treeDollars   bool                        // the tree has a dollar limit
-	reported      float64                     // cost reported to the tree
-	unheard       *conversation.FailedCall    // the model call that ended the work before its first event
-	emitted       bool                        // the newest model call was emitted
-	reminder      string                      // see [ModelEvent.Reminder]
-	facts         conversation.CallFacts      // of the model call
-	suspended     []suspendedCall             // calls that wait for a time or a signal
-	knownEnds     map[conversation.CallID]int // number of ended waits that each call has received
+	reported      float64                     // cost in dollars last reported to the root of the tree
+	unheard       *conversation.FailedCall    // the model call that failed before its first event and so has no record of its own
+	emitted       bool                        // the effect of the newest model call was emitted
+	reminder      string                      // text that asks a subagent for its result; see [ModelEvent.Reminder]
+	facts         conversation.CallFacts      // facts about the newest model call, for events
+	suspended     []suspendedCall             // calls suspended until a time or a signal
+	knownEnds     map[conversation.CallID]int // number of ended waits that each call knows
 }
 
-// newGen gives the work a new generation. Results of the previous one are ignored.
+// newGen gives the work a new generation, so that results of its earlier effects are ignored.
 func (m *Machine) newGen(w *work) int {
 	m.gen++
 	w.gen = m.gen
@@ -120,8 +121,9 @@ func (m *Machine) startNext() {
 	m.work = &work{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }
 
-// lostAt returns the build time of the last batch of a lost attempt's writer. It returns 0 if no
-// attempt of sub was lost or if the activation did not read that batch.
+// lostAt returns the time in the last batch that the activation read at opening, as the time at which
+// the previous attempt was lost. It returns 0 if no attempt of sub was lost, or if no such batch was
+// read.
 func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
 	if !sub.Running {
 		return 0
@@ -129,7 +131,8 @@ func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
 	return m.lastBuilt
 }
 
-// continueWork continues all work whose records are durable. Doing so may end work and start more.
+// continueWork continues all work whose awaited batch is durable. This may end work and start other
+// work, so it repeats.
 func (m *Machine) continueWork() {
 	for w := m.readyWork(); w != nil; w = m.readyWork() {
 		m.continueOne(w)
@@ -171,8 +174,8 @@ func (m *Machine) begin(w *work) {
 	m.proceed(w)
 }
 
-// proceed runs the next step: repeatable tool calls of an earlier attempt, the end of a complete
-// response, or a model call.
+// proceed starts the next step of the work: open tool calls of an earlier attempt, the end of a
+// complete response, a workflow function, or a model call.
 func (m *Machine) proceed(w *work) {
 	sub := m.sub(w)
 	switch {
@@ -187,14 +190,15 @@ func (m *Machine) proceed(w *work) {
 	}
 }
 
-// answered reports whether the response is complete, so that only the author's response hook remains.
+// answered reports whether the response is complete, so that only the response hook and the settlement
+// remain.
 func answered(sub *conversation.Submission) bool {
 	last, ok := sub.LastTurn()
 	return ok && last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && ends(last)
 }
 
-// ends reports whether a completed turn is the last: it has no calls, or all its calls terminate the
-// response.
+// ends reports whether a completed turn is the last of a response: it has no tool calls, or every call
+// has a result that ends the response.
 func ends(t conversation.Turn) bool {
 	return !slices.ContainsFunc(t.Parts, func(p conversation.TurnPart) bool {
 		return p.Tool != nil && !p.Tool.Terminate
@@ -209,7 +213,8 @@ func (m *Machine) limits() Limits {
 	return l
 }
 
-// cancel ends the work under way and all compactions. reason is recorded for interrupted model calls.
+// cancel cancels the attempt with its tasks, and all compactions. Records of interrupted model calls
+// get the reason.
 func (m *Machine) cancel(reason string) {
 	if m.work != nil {
 		m.cancelWork(reason)
@@ -231,7 +236,8 @@ func (m *Machine) cancelWork(reason string) {
 	m.work, m.tasks = nil, nil
 }
 
-// endWork cancels the effects of the work and removes it from the tasks.
+// endWork cancels the effects of w, including compactions that cannot continue without it, and removes
+// w from the tasks.
 func (m *Machine) endWork(w *work, reason string) {
 	if w.gen != 0 {
 		if w.phase == phaseModel && w.emitted && !w.opened && w.unheard == nil {
@@ -252,8 +258,10 @@ func (m *Machine) endWork(w *work, reason string) {
 	m.tasks = slices.DeleteFunc(slices.Clone(m.tasks), func(t *work) bool { return t == w })
 }
 
-// resume takes over the work of an earlier writer. It closes and keeps incomplete turns, and settles
-// open calls that cannot run again. The submission under way is tried again within its limits.
+// resume takes over the pending work of an earlier writer; it is called once, when the activation
+// opens. It completes open turns and keeps their content, and settles open calls that cannot run
+// again. Then it starts a new attempt at the submission under way, unless its attempts or its time are
+// exhausted.
 func (m *Machine) resume() {
 	if (m.replyIsPending() || m.postIsPending()) && listsTakeover() {
 		m.ensureListed()
@@ -262,7 +270,7 @@ func (m *Machine) resume() {
 	if sub == nil {
 		return
 	}
-	if sub.Suspended != nil { // no open turn, no running call
+	if sub.Suspended != nil { // A suspended submission has no open turn and no running call.
 		m.resumeSuspended()
 		return
 	}
@@ -272,7 +280,7 @@ func (m *Machine) resume() {
 	limits := m.limits()
 	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Worked() >= limits.Timeout
 	var exhausted *conversation.SettlementError
-	if tried { // before closeWork settles its calls
+	if tried { // Compute it before closeWork settles the calls that it names.
 		exhausted = m.exhausted(sub, limits)
 	}
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
@@ -288,8 +296,8 @@ func (m *Machine) resume() {
 	}
 }
 
-// exhausted returns the error of a submission that lost every attempt. It names the tools that ran in
-// lost attempts, the most frequent first.
+// exhausted returns the settlement error of a submission that has used all its attempts. It names up
+// to maxNamedTools tools that ran when attempts were lost, the most frequent first.
 func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conversation.SettlementError {
 	var names []string
 	lost := map[string]int{}
@@ -325,8 +333,8 @@ func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conver
 
 const maxNamedTools = 5
 
-// lost returns how many attempts were lost while a call ran, including the newest, which has no record
-// yet.
+// lost returns the number of attempts that were lost while a call ran. It includes the newest loss,
+// which is not recorded yet.
 func (m *Machine) lost(sub *conversation.Submission, t conversation.Turn, c *conversation.ToolCall) int {
 	n := c.Lost
 	running := sub.Running && !c.Settled && t.Completed && !m.state.Waits(c.Call)
@@ -336,8 +344,9 @@ func (m *Machine) lost(sub *conversation.Submission, t conversation.Turn, c *con
 	return n
 }
 
-// closeWork closes the open turns of a submission and its subagents. With keepOpen, repeatable calls and
-// subagents stay open; otherwise they are settled.
+// closeWork closes the open turns of a submission and its subagents, and settles their open calls. The
+// calls get the error text notStarted or started. With keepOpen, calls that may run again and
+// subagents stay open.
 func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started string, keepOpen bool) {
 	for _, c := range slices.Backward(m.state.Children(sub.ID)) {
 		if c.Settled {
@@ -351,9 +360,9 @@ func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started st
 	m.closeTurn(sub, notStarted, started, keepOpen)
 }
 
-// closeTurn completes the open turn and settles its calls. Calls of an incomplete turn did not start;
-// calls of a complete one may have. If text was cut off and no call outcome follows it, a note asks
-// the model to continue.
+// closeTurn completes the open turn of a submission, if any, and settles its open calls. Calls of an
+// incomplete turn did not start and get the text notStarted; others may have started. If the turn was
+// interrupted within text, and no call outcome follows, a note tells the model to continue.
 func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started string, keepOpen bool) {
 	text, cut, half := started, false, false
 	if turn := sub.OpenTurn(); turn != "" {
@@ -362,7 +371,7 @@ func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started st
 		end := &conversation.StepCompleted{
 			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
 		}
-		// After a lost attempt the duration of its model call is unknown.
+		// For a turn of an earlier writer, the duration of the model call is unknown.
 		if w := m.workAt(turn); w != nil {
 			end.Facts, end.DurationMs, end.WaitMs, end.Retries = w.facts, m.askedMs(w), w.wait, w.repeated
 		}
@@ -405,7 +414,8 @@ func (m *Machine) failSubmission(sub *conversation.Submission, err *conversation
 	m.settle(sub, conversation.OutcomeFailed, err)
 }
 
-// addDiagnostic adds a diagnostic to the transcript with the reason why a submission ends.
+// addDiagnostic adds a message with the reason of a failure to the transcript. Clients see it, the
+// model does not.
 func (m *Machine) addDiagnostic(sub *conversation.Submission, err *conversation.SettlementError) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
@@ -414,8 +424,8 @@ func (m *Machine) addDiagnostic(sub *conversation.Submission, err *conversation.
 	})
 }
 
-// complete settles a submission whose response is complete. A diagnostic reports a response without an
-// answer.
+// complete settles a submission whose response is complete. If the response has no answer, complete
+// adds a diagnostic first.
 func (m *Machine) complete(sub *conversation.Submission) {
 	m.reportSilence(sub)
 	m.settle(sub, conversation.OutcomeCompleted, nil)
@@ -426,14 +436,14 @@ func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outc
 	m.startNext()
 }
 
-// settlement is shown to the author once it is durable.
+// settlement waits in Machine.settled for batch at to become durable; then the author's hook gets it.
 type settlement struct {
 	ShowSettlement
 	at conversation.Offset
 }
 
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
-	spent := m.state.Spent(sub.ID) // the settlement removes subagents from the state
+	spent := m.state.Spent(sub.ID) // before the settlement removes subagents from the state
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
 	m.reportCost(sub)
 	settled := &conversation.SubmissionSettled{

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// Linger is the time that an idle conversation stays listed, so that using it again soon costs no
-	// journal write.
+	// Linger is the time for which an idle conversation stays listed. A conversation that is used
+	// again within it needs no journal write.
 	Linger = time.Second
 	// journalRetry is the pause after a failed journal write.
 	journalRetry = time.Second
-	// gatherOpenings delays a journal write after an opening begins or ends, because a sweep opens
-	// many at once.
+	// gatherOpenings delays the journal write for an opening that begins or ends, because a sweep
+	// opens many conversations at once.
 	gatherOpenings = time.Millisecond
-	// deleteTimeout bounds the deletion of obsolete journals. A hung request must delay neither the
-	// next write nor the next sweep.
+	// deleteTimeout bounds the deletion of replaced journals, so that a request that hangs delays
+	// neither the next write nor the next sweep.
 	deleteTimeout = 5 * time.Second
 )
 
-// ID identifies an entry: a conversation and the nonce of a writer.
+// ID identifies an entry by its conversation and the nonce of a writer of that conversation.
 type ID struct {
 	Conv  conversation.Key
 	Nonce storage.Nonce
@@ -38,56 +38,60 @@ type ID struct {
 
 func idOf(e storage.JournalEntry) ID { return ID{e.Conv, e.Nonce} }
 
-// unlisted is the value of entry.first while no journal lists the entry.
+// unlisted is the value of entry.first before a journal lists the entry.
 const unlisted = math.MaxInt64
 
-// compare orders entries, so that equal sets have equal bytes and waiters are called in a fixed order.
+// compare orders entries, so that equal sets encode to equal bytes and waiters are called in a fixed
+// order.
 func (id ID) compare(other ID) int {
 	return cmp.Or(cmp.Compare(id.Conv, other.Conv), cmp.Compare(id.Nonce, other.Nonce))
 }
 
-// entry is a conversation of the set. Invariant: while it is in the set, all journals from first to
-// the newest list it.
+// entry is an element of Journal.set. Invariant: while it is in the set, every journal from number
+// first to the newest lists it.
 type entry struct {
 	id           ID
-	first        int64         // first journal that lists it, or unlisted
-	leaving      *list.Element // element of Journal.leaving, or nil
+	first        int64         // number of the first journal that lists it, or unlisted
+	leaving      *list.Element // element of Journal.leaving while its removal is due, else nil
 	leavingSince time.Time
-	withheld     int64 // sequence number in Journal.withheld, or 0
+	withheld     int64 // value of withheldN when it was withheld, 0 if it is not
 	gone         bool  // no longer in the set
 }
 
-// withheldEntry is a withheld entry at the time that mayLeave is called for it.
+// withheldEntry identifies one withholding of an entry, so that a result of mayLeave is not applied to
+// a later one.
 type withheldEntry struct {
 	*entry
-	n int64 // value of entry.withheld at that time
+	n int64 // entry.withheld when mayLeave was called
 }
 
-// waiter is called once its entry is listed. An opening whose entry is removed in between is listed
-// again while still returns true. That happens because an idle writer has one id for all activations:
-// the end of one may remove the entry of the next.
+// waiter waits until its entry is listed; then done is called. If the entry is removed before that, a
+// writer is not called. An opening is listed again, while still returns true. It needs that because an
+// idle writer has one id for all activations, so the end of one may remove the entry of the next.
 type waiter struct {
 	e     *entry
 	done  func()
-	still func() bool // nil for a writer, whose entry is removed with its work
+	still func() bool // whether the opening still waits; nil for a writer
 }
 
 // Journal is the pending-work journal of this node: the set of its conversations with unsettled work.
-// It is kept in the bucket as numbered objects, so that other nodes find it after a crash.
+// It is kept in the bucket as numbered objects, so that other nodes find it after a crash. A journal
+// lands when the bucket acknowledges it; see package series.
 //
 // Guarantees:
 //
-//  1. List calls back once the writer is in the newest landed journal and in the one in flight,
-//     if any.
+//  1. List calls back once the newest landed journal lists the writer, and so does the journal in
+//     flight, if any.
 //  2. Numbers only grow, and the bytes under a number never change. One write is in flight. It is
-//     repeated with the same bytes until it lands, or abandoned for the next number if the bucket
-//     refuses it.
+//     repeated with the same bytes until it lands. If the bucket refuses it, the next number
+//     replaces it.
 //  3. Number n-1 is deleted only after n has landed.
-//  4. An entry is removed only if its own writer reports a durable idle state and mayLeave reports
-//     that its events are stored or will be found, or if its conversation's owner has answered a
-//     probe. A writer that is fenced or steps down does not remove it.
+//  4. An entry is removed in two cases. Its own writer reports a durable idle state, and mayLeave
+//     reports that the events are stored or will be found. Or the owner of its conversation has
+//     answered a probe. A writer that is fenced or steps down does not remove it.
 //
-// Safe for concurrent use. Run is the only goroutine that writes; it waits for the one that deletes.
+// A Journal is safe for concurrent use. Run writes journals in its own goroutine, and starts one that
+// deletes replaced journals. It waits for that one before it returns.
 type Journal struct {
 	bucket storage.Bucket
 	member string
@@ -95,20 +99,20 @@ type Journal struct {
 
 	mu      sync.Mutex
 	entries map[ID]*entry
-	set     []storage.JournalEntry // journal entries of entries, sorted
-	fresh   []*entry               // not listed by any journal yet
-	leaving list.List              // of *entry: about to be removed, newest last
-	// withheld are idle, but nothing else records their events yet.
+	set     []storage.JournalEntry // the entries as they are encoded, sorted
+	fresh   []*entry               // entries that no journal lists yet
+	leaving list.List              // elements are *entry: idle, removed after Linger; newest last
+	// withheld entries are idle, but stay listed until mayLeave permits their removal.
 	withheld  map[*entry]bool
 	withheldN int64 // last value of entry.withheld
-	// mayLeave is nil if every entry may be removed.
+	// mayLeave reports whether an idle conversation may be removed; nil permits all. See HoldUntil.
 	mayLeave func(conversation.Key) bool
-	waiting  []waiter // for the next write
-	inFlight []waiter // for the write in flight
+	waiting  []waiter // waiters for the next write
+	inFlight []waiter // waiters for the write in flight
 	numbers  series.Series
-	flushNow bool      // the next write does not wait for leaving entries
-	gathered time.Time // earliest time of the next write
-	dirty    bool      // the set differs from the last write, apart from leaving entries
+	flushNow bool      // the next write does not wait for Linger
+	gathered time.Time // no write begins before this time
+	dirty    bool      // the set differs from the last write; leaving entries do not count
 	kick     chan struct{}
 
 	// The fields below belong to Run.
@@ -117,7 +121,7 @@ type Journal struct {
 	deleting chan int64             // receives the lowest number left after a deletion; nil if none runs
 }
 
-// NewJournal returns the empty journal of an incarnation.
+// NewJournal returns the empty journal of a member, which is one incarnation of a node.
 func NewJournal(b storage.Bucket, member string, log *slog.Logger) *Journal {
 	return &Journal{
 		bucket: b, member: member, log: log, entries: map[ID]*entry{}, withheld: map[*entry]bool{}, numbers: series.Begin(),
@@ -125,15 +129,15 @@ func NewJournal(b storage.Bucket, member string, log *slog.Logger) *Journal {
 	}
 }
 
-// HoldUntil keeps idle entries listed until may returns true for them. may must not block. HoldUntil
-// is called before the first List.
+// HoldUntil keeps idle entries listed until may returns true for their conversation. may must not
+// block. Call HoldUntil before the first List.
 func (j *Journal) HoldUntil(may func(conversation.Key) bool) { j.mayLeave = may }
 
-// Member returns the incarnation that owns the journal.
+// Member returns the member (the incarnation of the node) that owns the journal.
 func (j *Journal) Member() string { return j.member }
 
-// List lists a writer at a position and calls done once it is listed, from a goroutine of the journal
-// or before List returns.
+// List lists the writer id, which continues the log at batch seq. It calls done once the writer is
+// listed, before it returns or later from the goroutine of Run.
 func (j *Journal) List(id ID, seq int64, done func()) {
 	if !j.awaits(id) {
 		done()
@@ -144,13 +148,13 @@ func (j *Journal) List(id ID, seq int64, done func()) {
 	if e == nil {
 		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: seq})
 	}
-	if j.opens(id.Conv) { // The end of the opening comes at the same time and joins this write.
+	if j.opens(id.Conv) { // The opening ends soon, so both changes share one write.
 		j.gather()
 	}
 	j.await(waiter{e: e, done: done})
 }
 
-// opens reports whether the set has an opening of a conversation. The caller holds mu.
+// opens reports whether the set contains an opening of a conversation. The caller holds mu.
 func (j *Journal) opens(conv conversation.Key) bool {
 	at, _ := j.find(ID{Conv: conv})
 	for _, e := range j.set[at:] {
@@ -164,14 +168,14 @@ func (j *Journal) opens(conv conversation.Key) bool {
 	return false
 }
 
-// Opening lists that a conversation is about to be opened and calls done as List does. The entry is no
-// pending work. It records which conversations a crashed node were being opened.
+// Opening lists a conversation that is about to be opened, and calls done like [Journal.List]. Such an
+// entry is not pending work: after a crash it identifies the conversations that may have caused it.
 func (j *Journal) Opening(id ID, done func()) {
 	j.mu.Lock()
 	j.await(waiter{e: j.opening(id), done: done})
 }
 
-// opening returns the entry of a conversation that is about to be opened. The caller holds mu.
+// opening returns the entry for an opening and adds it if necessary. The caller holds mu.
 func (j *Journal) opening(id ID) *entry {
 	e := j.entries[id]
 	if e == nil {
@@ -181,7 +185,7 @@ func (j *Journal) opening(id ID) *entry {
 	return e
 }
 
-// OpeningListed is Opening, and waits until the entry is listed.
+// OpeningListed lists an opening like [Journal.Opening] and waits until it is listed or ctx ends.
 func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	listed := make(chan struct{})
 	j.mu.Lock()
@@ -194,9 +198,8 @@ func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	}
 }
 
-// Opened removes the entry of Opening and reports whether there was one. The caller signals the
-// journal soon: as long as the entry is listed, a crash with another cause makes the conversation a
-// suspect.
+// Opened removes the entry of an opening and reports whether there was one. The caller then calls
+// Signal soon: while the entry is listed, any crash of the node makes the conversation a suspect.
 func (j *Journal) Opened(id ID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -205,23 +208,24 @@ func (j *Journal) Opened(id ID) bool {
 		return false
 	}
 	j.remove(e)
-	j.dirty, j.flushNow = true, j.flushNow || e.first <= j.numbers.Newest // else it was never listed
+	j.dirty, j.flushNow = true, j.flushNow || e.first <= j.numbers.Newest // flushNow only if a journal lists it
 	j.gather()
 	return true
 }
 
-// gather delays the next write so that others join it. The caller holds mu.
+// gather delays the next write, so that more changes share it. The caller holds mu.
 func (j *Journal) gather() {
 	if now := time.Now(); !now.Before(j.gathered) {
 		j.gathered = now.Add(gatherOpenings)
 	}
 }
 
-// await calls w.done once its entry is listed. The caller holds mu; await releases it.
+// await calls w.done once its entry is listed: at once if it is, otherwise after a write. The caller
+// holds mu; await releases it.
 func (j *Journal) await(w waiter) {
 	j.stay(w.e)
 	switch {
-	case j.numbers.Behind || w.e.first > j.numbers.Newest: // not listed, or only in an abandoned write
+	case j.numbers.Behind || w.e.first > j.numbers.Newest: // not listed, or only in a write that was abandoned
 		j.waiting = append(j.waiting, w)
 	case w.e.first > j.numbers.Landed:
 		j.inFlight = append(j.inFlight, w)
@@ -236,8 +240,8 @@ func (j *Journal) await(w waiter) {
 	j.Signal()
 }
 
-// Unlist removes a writer whose idle state is durable, as soon as its events are stored or will be
-// found.
+// Unlist removes a writer whose idle state is durable. It keeps the entry until mayLeave permits the
+// removal.
 func (j *Journal) Unlist(id ID) {
 	j.mu.Lock()
 	e := j.entry(id)
@@ -247,7 +251,7 @@ func (j *Journal) Unlist(id ID) {
 	case e == nil || e.leaving != nil:
 	case j.mayLeave == nil:
 		first = j.depart(e)
-	default: // Register before calling mayLeave, so that Release finds it if the answer changes.
+	default: // Withhold it before calling mayLeave: Release then finds it if the result changes.
 		j.stay(e)
 		j.withheldN++
 		e.withheld, j.withheld[e] = j.withheldN, true
@@ -257,21 +261,21 @@ func (j *Journal) Unlist(id ID) {
 	if held.entry != nil && j.mayLeave(id.Conv) {
 		j.free(held)
 	}
-	// With earlier leaving entries, Run has a timer already.
+	// If other entries are leaving, the timer of Run is set already.
 	if first {
 		j.Signal()
 	}
 }
 
-// depart moves an entry to the leaving ones and reports whether it is the only one. The caller holds
-// mu.
+// depart schedules the removal of an entry and reports whether it is the only one scheduled. The
+// caller holds mu.
 func (j *Journal) depart(e *entry) bool {
 	j.stay(e)
 	e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
 	return j.leaving.Len() == 1
 }
 
-// Release removes the withheld entries that may leave now.
+// Release schedules the removal of the withheld entries that mayLeave permits now.
 func (j *Journal) Release() {
 	var held []withheldEntry
 	j.mu.Lock()
@@ -284,7 +288,8 @@ func (j *Journal) Release() {
 	j.free(held...)
 }
 
-// free moves entries to the leaving ones, unless they were listed again after the call of mayLeave.
+// free schedules the removal of entries, except those that were listed again after mayLeave was called
+// for them.
 func (j *Journal) free(held ...withheldEntry) {
 	first := false
 	j.mu.Lock()
@@ -299,7 +304,8 @@ func (j *Journal) free(held ...withheldEntry) {
 	}
 }
 
-// Answered removes an entry whose owner has answered a probe.
+// Answered removes an entry of another node because the owner of its conversation has answered a
+// probe.
 func (j *Journal) Answered(id ID) {
 	j.mu.Lock()
 	if e := j.entries[id]; e != nil {
@@ -310,28 +316,29 @@ func (j *Journal) Answered(id ID) {
 	j.Signal()
 }
 
-// Held returns the entries of the set.
+// Held returns a copy of the entries, in the order of compare.
 func (j *Journal) Held() []storage.JournalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.set)
 }
 
-// listsOnly reports whether the set has no entries of other conversations.
+// listsOnly reports whether all entries are of one conversation.
 func (j *Journal) listsOnly(key conversation.Key) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !slices.ContainsFunc(j.set, func(e storage.JournalEntry) bool { return e.Conv != key })
 }
 
-// Size returns the number of entries, and the number of those that are not about to be removed.
+// Size returns the number of entries, and the number of those with pending work: neither leaving nor
+// withheld.
 func (j *Journal) Size() (all, pending int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.set), len(j.set) - j.leaving.Len() - len(j.withheld)
 }
 
-// add adds an entry to the set. The caller holds mu, as for the next four functions.
+// add adds an entry to the set. The caller of add, remove, find, stay and leave holds mu.
 func (j *Journal) add(as storage.JournalEntry) *entry {
 	id := idOf(as)
 	e := &entry{id: id, first: unlisted}
@@ -358,7 +365,7 @@ func (j *Journal) find(id ID) (int, bool) {
 	})
 }
 
-// stay cancels a pending removal of an entry.
+// stay cancels the scheduled or withheld removal of an entry.
 func (j *Journal) stay(e *entry) {
 	if e.leaving != nil {
 		j.leaving.Remove(e.leaving)
@@ -370,7 +377,7 @@ func (j *Journal) stay(e *entry) {
 	}
 }
 
-// leave removes the entries that have been leaving for at least linger.
+// leave removes the entries whose removal was scheduled at least linger ago.
 func (j *Journal) leave(linger time.Duration) {
 	for el := j.leaving.Front(); el != nil; el = j.leaving.Front() {
 		e := el.Value.(*entry)
@@ -381,7 +388,7 @@ func (j *Journal) leave(linger time.Duration) {
 	}
 }
 
-// Signal makes Run check for a due write. It does not block.
+// Signal makes Run check whether a write is due. It does not block.
 func (j *Journal) Signal() { signal(j.kick) }
 
 // signal sends on ch, whose capacity is 1, unless a signal is pending. It does not block.
@@ -426,7 +433,8 @@ func (j *Journal) Run(ctx context.Context) {
 	}
 }
 
-// due reports whether a write is due now, or the time until leaving entries need one; 0 is never.
+// due reports whether a write is due now. If not, wait is the time until one may be, 0 if none is
+// scheduled.
 func (j *Journal) due() (wait time.Duration, ready bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -443,7 +451,8 @@ func (j *Journal) due() (wait time.Duration, ready bool) {
 	return wait, wait == 0 && (j.dirty || last != nil)
 }
 
-// write stores the set under the next number and reports whether Run continues.
+// write stores the set under the next number and calls the waiters. After an error it pauses, and Run
+// repeats it with another number. It returns false if Run has to end.
 func (j *Journal) write(ctx context.Context) bool {
 	next := j.compose()
 	err := j.store(ctx, next)
@@ -467,7 +476,7 @@ func (j *Journal) write(ctx context.Context) bool {
 	return true
 }
 
-// compose takes the snapshot of the set for the next number.
+// compose allocates the next number and returns the journal to store under it.
 func (j *Journal) compose() storage.Journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -484,7 +493,7 @@ func (j *Journal) compose() storage.Journal {
 	return storage.Journal{Member: j.member, N: n, Entries: j.snapshot}
 }
 
-// land records that journal n landed and returns its waiters.
+// land records that journal n has landed and returns the waiters to call.
 func (j *Journal) land(n int64) []waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -502,7 +511,8 @@ func (j *Journal) land(n int64) []waiter {
 	return listed
 }
 
-// abandon skips the number in flight. Its outcome is unknown, so no waiter relies on it.
+// abandon gives up the number in flight, because its outcome is unknown. Its waiters wait for the next
+// number.
 func (j *Journal) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -510,10 +520,10 @@ func (j *Journal) abandon() {
 	j.waiting, j.inFlight = append(j.inFlight, j.waiting...), nil
 }
 
-// sweepOwn starts the deletion of journals that the newest landed one replaces, if no waiter needs the
-// next write or if there are many. It runs concurrently with writes, so that waiters do not wait for
-// deletions, unless too many journals accumulate. The next sweep removes leftovers of a failed
-// deletion.
+// sweepOwn starts a goroutine that deletes the journals that the newest landed one replaces. It waits
+// with that while a waiter needs the next write, unless many have accumulated. A waiter does not wait
+// for a deletion, except when series.MaxReplaced journals are left. The next sweep deletes leftovers
+// of a failed deletion.
 func (j *Journal) sweepOwn(ctx context.Context) {
 	j.mu.Lock()
 	n, from, waited := j.replacing(), j.numbers.Swept, len(j.waiting) > 0
@@ -531,7 +541,7 @@ func (j *Journal) sweepOwn(ctx context.Context) {
 		defer cancel()
 		err := storage.DeleteJournal(limited, j.bucket, keys)
 		if ctx.Err() != nil {
-			over <- from // Close retries
+			over <- from // Close retries.
 			return
 		}
 		if err != nil {
@@ -541,7 +551,7 @@ func (j *Journal) sweepOwn(ctx context.Context) {
 	}()
 }
 
-// endDeletion waits for a running deletion and returns the lowest number left.
+// endDeletion waits for a running deletion. It returns the lowest number that may be stored.
 func (j *Journal) endDeletion() int64 {
 	if j.deleting != nil {
 		j.deleted(<-j.deleting)
@@ -551,7 +561,7 @@ func (j *Journal) endDeletion() int64 {
 	return j.numbers.Swept
 }
 
-// deleted records that no journal below n is left.
+// deleted records the end of a deletion: no journal below n is left.
 func (j *Journal) deleted(n int64) {
 	j.deleting = nil
 	j.mu.Lock()
@@ -559,7 +569,7 @@ func (j *Journal) deleted(n int64) {
 	j.numbers.Swept = n
 }
 
-// removeStale deletes the stored keys that are older than the newest landed journal.
+// removeStale deletes those of the listed keys that are older than the newest landed journal.
 func (j *Journal) removeStale(ctx context.Context, keys []string) error {
 	j.mu.Lock()
 	old := j.numbers.Stale(keys, j.key)
@@ -576,12 +586,12 @@ func (j *Journal) unswept(n int64) []string {
 	return j.numbers.Replaced(n, j.key)
 }
 
-// key returns the key of a number. A node has one journal, in shard 0.
+// key returns the object key of a number.
 func (j *Journal) key(n int64) string { return storage.JournalKey(j.member, n) }
 
-// Close removes the journal of a node without pending work. It is called after Run has returned. A
-// node with pending work leaves its journal to the next sweep, without openings, because the node does
-// not crash over them.
+// Close deletes the journal if the node has no pending work. Call it after Run has returned. If there
+// is pending work, the journal stays for the sweep of another node or of the next start. Close
+// rewrites it without openings, because the node has not crashed over them.
 func (j *Journal) Close(ctx context.Context) {
 	if j.mayLeave != nil {
 		j.Release()
