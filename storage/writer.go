@@ -9,19 +9,20 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Writer appends to one conversation under one nonce. It starts at the position up to which its owner
-// has read the log. Its first batch is the claim that fences earlier writers.
+// Writer appends batches to the log of one conversation under one nonce. It starts at the position up
+// to which its owner has read the log. Its first batch is the claim that fences earlier writers.
 //
 // Guarantees:
 //
-//  1. A position is returned only for a batch that is stored, byte for byte, and
-//     stays the batch of that number.
-//  2. After ErrFenced or ErrUncertain the writer is unusable: every further Append
-//     returns that error and sends nothing.
-//  3. After any other error nothing of that Append was or will be stored, and the
-//     writer may continue.
+//  1. Append returns a position only for a batch that is stored byte for byte. That batch stays the
+//     batch of its number.
+//  2. After ErrFenced or ErrUncertain the writer is unusable: every further Append returns that
+//     error and sends nothing.
+//  3. After any other error nothing of that Append was stored or will be stored. The writer may
+//     continue.
 //
-// One Append runs at a time; a concurrent one returns ErrConcurrentAppend.
+// One Append runs at a time; a concurrent one returns ErrConcurrentAppend. The rules R1 to R6 in
+// comments are defined in the package comment.
 type Writer struct {
 	logs  *Logs
 	conv  conversation.Key
@@ -30,21 +31,21 @@ type Writer struct {
 
 	busy atomic.Bool
 	// The Append that holds busy owns the fields below.
-	at      Position // Last batch of this writer, or its starting position.
-	claimed bool     // The first batch is stored and verified.
+	at      Position // Last appended batch, or the position at which the writer started.
+	claimed bool     // The claim is stored and verified.
 	stored  Batch    // Batch of the last Append.
-	spent   error    // Why the writer is unusable.
+	spent   error    // Error that every further Append returns; nil while the writer is usable.
 }
 
-// Writer returns a writer that appends after a position. The nonce must never have been used before.
-// The epoch is recorded for information only. No request is sent until the first Append.
+// Writer returns a writer that appends after at. The nonce must never have been used before. epoch is
+// stored in each batch for information only. No request is sent until the first Append.
 func (l *Logs) Writer(conv conversation.Key, nonce Nonce, at Position, epoch int64) *Writer {
 	return &Writer{logs: l, conv: conv, nonce: nonce, epoch: epoch, at: at}
 }
 
-// Continue returns a writer that replaces one with the same nonce, which has stored and verified a
-// batch, stored nothing after at, and is never used again. The new writer makes no claim: if another
-// writer has written after at, its first Append is fenced.
+// Continue returns a writer that replaces an earlier one with the same nonce. The earlier one must
+// have stored and verified a batch, must have stored nothing after at, and must not be used again. The
+// new writer makes no claim: if another writer has written after at, its first Append is fenced.
 func (l *Logs) Continue(conv conversation.Key, nonce Nonce, at Position, epoch int64) *Writer {
 	w := l.Writer(conv, nonce, at, epoch)
 	w.claimed = true
@@ -54,10 +55,12 @@ func (l *Logs) Continue(conv conversation.Key, nonce Nonce, at Position, epoch i
 // Nonce returns the writer's nonce.
 func (w *Writer) Nonce() Nonce { return w.nonce }
 
-// Append stores lines, zero or more record lines each with its newline, as the next batch and returns
-// its position. at is recorded for information only. lines must not change until Append returns.
+// Append stores lines as the next batch and returns its position. lines are zero or more record lines,
+// each with its newline, and must not change until Append returns. at is stored as the creation time
+// of the batch, for information only.
+//
 // Append retries until the outcome is known or ctx ends. It returns a [*FencedError], or an [*Error]
-// with ErrUncertain, with ErrRefused, or without a kind if ctx ended before the first request.
+// with ErrUncertain or ErrRefused. The [*Error] has no kind if ctx ended before the first request.
 func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
 	if !w.busy.CompareAndSwap(false, true) {
 		return Position{}, ErrConcurrentAppend
@@ -113,8 +116,9 @@ func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time)
 	return Batch{Header: head, Lines: lines, Hash: hash}, err
 }
 
-// settle decides the outcome of a 412 by the stored batch (R2). Only the same nonce and hash are a
-// success: the nonce alone would also match the bytes of another attempt.
+// settle reads the stored batch to decide the outcome of an append that got 412 (rule R2). Only a
+// batch with the same nonce and hash is a success. The nonce alone would also match another content
+// from this writer.
 func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
 	if !readBack() {
 		return nil
@@ -135,8 +139,9 @@ func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
 	}
 }
 
-// verify lists the log after the first batch is stored (R4). A higher key means that the claim was
-// made on a stale view, and that its key may have been free only because of compaction.
+// verify lists the log after the claim is stored (rule R4). A batch above the claim means that the
+// writer started from an old position. Then the key of the claim was free only because compaction had
+// deleted the batch there.
 func (w *Writer) verify(ctx context.Context, seq int64) error {
 	tail, err := readResolved(ctx, w.logs.retry, func(ctx context.Context) (int64, error) {
 		return w.logs.Tail(ctx, w.conv, seq)

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// frameBytes is the approximate content of a frame: large enough to compress well, small enough to
-	// read for one batch.
+	// frameBytes is the size up to which batches are added to a frame, before compression. It is large
+	// enough to compress well, and small enough to read a frame for one batch.
 	frameBytes = 64 << 10
-	// headBytes is an upper bound of a header line.
+	// headBytes is an upper bound of the size of a header line.
 	headBytes = 512
-	// maxIndexBytes bounds an index, independently of the limit of a batch.
+	// maxIndexBytes bounds the JSON of an index. It does not depend on the size limit of a batch.
 	maxIndexBytes = 64 << 20
 
 	skippableMagic = 0x184D2A5E
@@ -31,32 +31,34 @@ const (
 
 // Index lists the writers and frames of a segment.
 //
-// Invariant: Frames and Writers are not empty; both ascend, and their first entries begin at First.
+// Invariant: Frames and Writers are not empty. Both are in ascending order of Seq, and the first entry
+// of each has Seq = First.
 type Index struct {
 	Version int      `json:"v"`
 	First   int64    `json:"first"`   // Number of the first batch.
 	Last    int64    `json:"last"`    // Number of the last batch.
 	Prev    Hash     `json:"prev"`    // Hash of batch First-1, zero for batch 0.
 	Hash    Hash     `json:"hash"`    // Hash of batch Last.
-	Writers []Writer `json:"writers"` // Writers, in order.
-	Frames  []Frame  `json:"frames"`  // Frames, in order and without gaps from offset 0.
+	Writers []Writer `json:"writers"` // In ascending order of Seq.
+	Frames  []Frame  `json:"frames"`  // In ascending order of Seq; they fill the object from offset 0 to the index, without gaps.
 }
 
-// Writer is a run of batches of one writer incarnation and epoch.
+// Writer is a run of consecutive batches with the same nonce and epoch.
 type Writer struct {
-	Seq   int64 `json:"seq"` // Its first batch in the segment.
+	Seq   int64 `json:"seq"` // First batch of the run in this segment.
 	Nonce Nonce `json:"nonce"`
-	First bool  `json:"first,omitempty"` // Batch Seq is the writer's first, which is never deleted from the log.
+	First bool  `json:"first,omitempty"` // Batch Seq is the first of the writer in the log: its claim, which is never deleted.
 	Epoch int64 `json:"epoch"`
 }
 
-// Frame is a run of batches that are compressed together.
+// Frame is a run of consecutive batches that are compressed together.
 type Frame struct {
-	Seq  int64 `json:"seq"`  // Its first batch.
-	Size int64 `json:"size"` // Bytes in the object.
+	Seq  int64 `json:"seq"`  // First batch of the frame.
+	Size int64 `json:"size"` // Compressed size in bytes.
 }
 
-// Find returns the frame that holds a batch of the segment, and its offset in bytes.
+// Find returns the index of the frame that holds batch seq, and its offset in the object in bytes. seq
+// must be in the segment.
 func (x *Index) Find(seq int64) (frame int, offset int64) {
 	frame, _ = slices.BinarySearchFunc(x.Frames, seq+1, func(f Frame, seq int64) int { return cmp.Compare(f.Seq, seq) })
 	frame--
@@ -74,7 +76,8 @@ func (x *Index) End(frame int) int64 {
 	return x.Last
 }
 
-// Claims returns the batches of the segment that are the first of their writer.
+// Claims returns the numbers of the batches in the segment that are claims: the first batch of a
+// writer.
 func (x *Index) Claims() []int64 {
 	var seqs []int64
 	for _, w := range x.Writers {
@@ -107,20 +110,20 @@ func (x *Index) validate() error {
 	return nil
 }
 
-// headLine is the header line of a batch. It omits the fields that follow from the batch before it in
-// the frame.
+// headLine is the header line of a batch in a frame. It omits fields that follow from the batch
+// before.
 type headLine struct {
-	Version *int              `json:"v"` // Set for the first batch of a frame, like Prev and Seq.
+	Version *int              `json:"v"` // Set in the first batch of a frame, as are Seq and Prev.
 	Seq     *int64            `json:"seq"`
 	Prev    *Hash             `json:"prev"`
-	Nonce   Nonce             `json:"nonce"` // Set for the first batch of a frame and of a writer, like First and Epoch.
+	Nonce   Nonce             `json:"nonce"` // Set in the first batch of a frame and of a run of a writer, as are First and Epoch.
 	First   bool              `json:"first"`
 	Epoch   int64             `json:"epoch"`
-	Records int               `json:"records"` // Number of lines that follow.
+	Records int               `json:"records"` // Number of record lines that follow.
 	At      conversation.Time `json:"at"`
 }
 
-// Codec encodes and decodes segments. It is safe for concurrent use and has the ownership rule of
+// Codec encodes and decodes segments. It is safe for concurrent use. Each user makes its own, as of a
 // [Framer].
 type Codec struct {
 	frames *Framer
@@ -129,8 +132,8 @@ type Codec struct {
 	enc    *zstd.Encoder // created on first use
 }
 
-// NewCodec returns a codec for batches of up to limit bytes. At most parallel calls decode
-// concurrently.
+// NewCodec returns a codec that decodes batches of up to limit bytes of lines. At most parallel calls
+// decompress at once; others wait.
 func NewCodec(limit int64, parallel int) *Codec {
 	return &Codec{frames: NewFramer(limit+frameBytes+headBytes, parallel), index: NewFramer(maxIndexBytes, parallel)}
 }
@@ -138,7 +141,7 @@ func NewCodec(limit int64, parallel int) *Codec {
 func (c *Codec) encoder() *zstd.Encoder {
 	c.once.Do(func() {
 		var err error
-		// Higher levels take three times as long for a few percent.
+		// Higher levels take three times as long and save a few percent.
 		c.enc, err = zstd.NewWriter(nil,
 			zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
 			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderConcurrency(1))
@@ -154,14 +157,15 @@ type Builder struct {
 	enc     *zstd.Encoder
 	index   Index
 	object  []byte
-	content []byte // of the current frame
+	content []byte // lines of the current frame, not compressed yet
 	last    Header
 }
 
 // Build returns an empty builder.
 func (c *Codec) Build() *Builder { return &Builder{enc: c.encoder(), index: Index{Version: Version}} }
 
-// Add appends a batch, which must continue the one added before. It does not retain lines.
+// Add appends a batch, which must follow the previous one by number and hash. It copies batch.Lines.
+// After an error the builder is unchanged.
 func (b *Builder) Add(batch Batch) error {
 	err := errors.Join(batch.Validate(), CheckLines(batch.Lines))
 	begun := len(b.index.Writers) > 0
@@ -197,7 +201,8 @@ func (b *Builder) Add(batch Batch) error {
 	return nil
 }
 
-// appendHead appends the header line of a batch.
+// appendHead appends the header line of a batch, with the fields for the first batch of a frame or of
+// a writer's run.
 func appendHead(dst []byte, b Batch, start, writer bool) []byte {
 	dst = append(dst, '{')
 	if start {
@@ -215,7 +220,7 @@ func appendHead(dst []byte, b Batch, start, writer bool) []byte {
 	return fmt.Appendf(dst, "\"records\":%d,\"at\":\"%s\"}\n", records, b.At)
 }
 
-// flush compresses the current frame.
+// flush compresses the current frame and appends it to the object.
 func (b *Builder) flush() {
 	before := len(b.object)
 	b.object = b.enc.EncodeAll(b.content, b.object)
@@ -223,7 +228,8 @@ func (b *Builder) flush() {
 	b.content = b.content[:0]
 }
 
-// Size returns the approximate size of the object so far, in bytes.
+// Size returns the compressed size of the complete frames, in bytes. It excludes the current frame and
+// the index.
 func (b *Builder) Size() int { return len(b.object) }
 
 // Last returns the number of the last batch added, -1 before the first.
@@ -234,7 +240,8 @@ func (b *Builder) Last() int64 {
 	return b.index.Last
 }
 
-// Finish returns the object and its index. The builder must not be used afterwards.
+// Finish returns the object and its index; the caller owns both. The builder must not be used
+// afterwards.
 func (b *Builder) Finish() ([]byte, *Index, error) {
 	if len(b.index.Writers) == 0 {
 		return nil, nil, errors.New("finish segment: no batches")
@@ -255,14 +262,14 @@ func (b *Builder) Finish() ([]byte, *Index, error) {
 	return append(out, footerMagic...), &b.index, nil
 }
 
-// ShortError reports that reading the index needs more bytes of the end of the segment.
-type ShortError struct{ Need int64 } // Bytes of the end.
+// ShortError reports that the given tail of a segment does not contain its whole index.
+type ShortError struct{ Need int64 } // Size in bytes of the tail that does.
 
 // Error implements error.
 func (e *ShortError) Error() string { return fmt.Sprintf("index takes the last %d bytes", e.Need) }
 
-// Index decodes the index in the last bytes of an object of size bytes. It returns a [*ShortError] if
-// tail is too short.
+// Index decodes the index of a segment of size bytes from tail, the last bytes of the object. It
+// returns a [*ShortError] if tail is too short.
 func (c *Codec) Index(tail []byte, size int64) (*Index, error) {
 	x, err := c.readIndex(tail, size)
 	var short *ShortError
@@ -303,7 +310,7 @@ func (c *Codec) readIndex(tail []byte, size int64) (*Index, error) {
 	left := size - need
 	for _, f := range x.Frames {
 		if left -= f.Size; left < 0 {
-			break // Check before the sum can overflow.
+			break // Subtract before the sum of sizes can overflow.
 		}
 	}
 	if left != 0 {
@@ -312,8 +319,8 @@ func (c *Codec) readIndex(tail []byte, size int64) (*Index, error) {
 	return &x, nil
 }
 
-// Frame decodes one frame of a segment and checks it against the index and its own
-// chain. The caller owns the batches.
+// Frame decodes data, the bytes of one frame, and checks it against the index and its own hash chain.
+// The caller owns the batches.
 func (c *Codec) Frame(x *Index, frame int, data []byte) ([]Batch, error) {
 	batches, err := c.decodeFrame(data)
 	if err == nil {
@@ -325,7 +332,7 @@ func (c *Codec) Frame(x *Index, frame int, data []byte) ([]Batch, error) {
 	return batches, nil
 }
 
-// fits checks the batches of a frame against the index.
+// fits returns an error if the decoded batches of a frame do not match the index.
 func (x *Index) fits(frame int, batches []Batch) error {
 	first, last := batches[0], batches[len(batches)-1]
 	switch {
@@ -343,7 +350,8 @@ func (x *Index) fits(frame int, batches []Batch) error {
 	return nil
 }
 
-// writer returns the writer of a batch. first reports whether the batch is the writer's first.
+// writer returns the run of a writer that batch seq belongs to. first reports whether the batch is a
+// claim.
 func (x *Index) writer(seq int64) (w Writer, first bool) {
 	i, found := slices.BinarySearchFunc(x.Writers, seq, func(w Writer, seq int64) int { return cmp.Compare(w.Seq, seq) })
 	if !found {
@@ -371,7 +379,7 @@ func (c *Codec) decodeFrame(data []byte) ([]Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		n, err := linesOf(rest, head.Records)
+		n, err := sizeOfLines(rest, head.Records)
 		if err != nil {
 			return nil, fmt.Errorf("batch %d: %w", b.Seq, err)
 		}
@@ -388,7 +396,8 @@ func (c *Codec) decodeFrame(data []byte) ([]Batch, error) {
 	return batches, nil
 }
 
-// header fills in a header line from the batches before it in the frame.
+// header returns the complete header of a batch: the fields of its line, and those that follow from
+// the batches before it in the frame. Hash and Lines are not set.
 func (h *headLine) header(before []Batch) (Batch, error) {
 	b := Batch{Header: Header{Version: Version, Nonce: h.Nonce, First: h.First, Epoch: h.Epoch, At: h.At}}
 	switch n := len(before); {
@@ -408,8 +417,8 @@ func (h *headLine) header(before []Batch) (Batch, error) {
 	return b, b.Validate()
 }
 
-// linesOf returns the size in bytes of the first lines.
-func linesOf(content []byte, lines int) (int, error) {
+// sizeOfLines returns the size in bytes of the first n lines of content, with their newlines.
+func sizeOfLines(content []byte, lines int) (int, error) {
 	n := 0
 	for range lines {
 		line, _, err := CutLine(content[n:])
