@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// Idempotency keys are kept for the last keptKeys admissions and at least keptFor, whichever is
-// longer.
+// An idempotency key is kept while it is one of the last keptKeys, and for at least keptFor.
 const (
 	keptKeys = 1000
 	keptFor  = Time(24 * time.Hour / time.Millisecond)
-	// longerBytes bounds the keys with a longer retention: about five thousand.
+	// longerBytes bounds the JSON lines of keys with a longer retention: about five thousand keys.
 	longerBytes = 1 << 20
 )
 
-// MaxKeepKey is the longest retention that an admission may request for its key.
+// MaxKeepKey is the longest retention that an admission may request for its idempotency key.
 const MaxKeepKey = 30 * 24 * time.Hour
 
-// MaxResponseText bounds the bytes of text and reasoning that the fold keeps of one response. Updates
-// have the rest, batch by batch. It bounds the state of a log of any length, so every limit on a
-// response has to be lower.
+// MaxResponseText bounds the bytes of text and reasoning of one response in a State. Updates contain
+// the rest, batch by batch. Every limit on a response must be lower, because this bound only keeps the
+// memory for any log bounded.
 const MaxResponseText = 20 << 20
 
-// truncationNote ends a response that the fold truncates.
+// truncationNote is appended to the text of a response that exceeds MaxResponseText.
 const truncationNote = "\n\n[This response is too long to be shown as a whole.]"
 
-// InvariantError means that a record cannot follow from the state: the log is corrupt or was written
-// by a faulty version. The conversation is rejected.
+// InvariantError reports that a record cannot follow the state: the log is corrupt or was written by a
+// faulty version. The conversation is unusable.
 type InvariantError struct {
 	Offset Offset
 	Type   RecordType
@@ -37,14 +36,14 @@ type InvariantError struct {
 
 // Error implements error.
 func (e *InvariantError) Error() string {
-	if e.Type == "" { // the batch as a whole
+	if e.Type == "" { // The batch as a whole is invalid.
 		return fmt.Sprintf("fold batch %d: %s", int64(e.Offset), e.Reason)
 	}
 	return fmt.Sprintf("fold batch %d: %s: %s", int64(e.Offset), e.Type, e.Reason)
 }
 
-// State is the fold of a log through Head. The zero value is not usable; see [NewState]. A State is
-// owned by one goroutine.
+// State is the fold of a log from its start through the batch Head. The zero value is not usable; see
+// [NewState]. A State belongs to one goroutine.
 //
 // Invariants: at most one submission has begun and is neither settled nor suspended, and all earlier
 // ones are settled or suspended. Every id of a message, submission or call is unique.
@@ -56,33 +55,33 @@ type State struct {
 	settlements    []Settlement
 	submissions    []*Submission
 	unsettled      []*Submission   // admission order
-	pendingReplies []*PendingReply // pending replies, oldest first; copied on write
-	posts          []*Post         // in the order of their last enqueueing; copied on write
-	postsAt        Offset          // offset of the batch that last set their due times
+	pendingReplies []*PendingReply // oldest first; copied on write
+	posts          []*Post         // in order of their last enqueueing; copied on write
+	postsAt        Offset          // offset of the batch that last changed the due times of posts
 	paths          []ReplyPath     // oldest first; copied on write
-	pathsBefore    []ReplyPath     // as of before the newest admission
-	waiting        waiting         // of all unsettled but the first
+	pathsBefore    []ReplyPath     // paths before the newest admission
+	waiting        waiting         // bytes of all unsettled submissions but the first
 	bySub          map[SubmissionID]*Submission
 	byKey          map[string]*Submission
-	kept           keptLines     // the oldest keys
-	longer         keptLines     // even older ones, with a longer retention
-	keys           []*Submission // whose keys are kept in addition, oldest first
-	history        HistoryCounts // counts of what was cut from this incarnation
+	kept           keptLines     // keys of submissions that were moved to pages
+	longer         keptLines     // keys older than those in kept, with a longer retention
+	keys           []*Submission // submissions in memory whose keys are kept, newer than those in kept, oldest first
+	history        HistoryCounts // counts of the history that was moved to pages, of this incarnation
 	pages          []*HistoryPage
 	born           Offset // offset of the batch that created this incarnation
 	calls          map[CallID]*part
 	author         map[string]json.RawMessage
-	inline         int // see InlineBytes
+	inline         int // bound in bytes, by default InlineBytes
 	recorded       map[CallID][]StepRecorded
 	compacted      *Compacted
-	refused        []AttachmentID // see [State.Refused]
-	waits          []*Wait        // of calls without an outcome, oldest first
+	refused        []AttachmentID // images that models no longer get, see [State.Refused]
+	waits          []*Wait        // waits for a time or a signal of calls without an outcome, oldest first
 	signals        []*KeptSignal  // oldest first
-	trees          []*Tree        // by their last change; copied on write
-	run            *Run           // nil in a conversation; copied on write
+	trees          []*Tree        // dispatch trees, in order of their last change; copied on write
+	run            *Run           // workflow run of this log, nil in a conversation; copied on write
 	decided        []DecidedName  // copied on write
-	// children are the subagent conversations of unsettled submissions, oldest first. They are in
-	// bySub too, and their responses in byID, but in no list.
+	// children are the subagent conversations of unsettled submissions, oldest first. They are also in
+	// bySub, and their responses in byID, but not in submissions or messages.
 	children []*Submission
 }
 
@@ -91,7 +90,8 @@ func NewState() *State {
 	return newStateAt(Start)
 }
 
-// NewStateHolding is NewState with a bound other than [InlineBytes].
+// NewStateHolding returns the state before the first batch, with the bound inline, in bytes, instead
+// of [InlineBytes].
 func NewStateHolding(inline int) *State {
 	s := NewState()
 	s.inline = inline
@@ -111,54 +111,56 @@ func newStateAt(head Offset) *State {
 	}
 }
 
-// message is one message of the transcript under construction.
+// message is one message of the transcript.
 type message struct {
-	view      Message // Parts and Metadata are unused; see parts and metadata
-	left      *Left   // set if the message is in the log only, except for its files
+	view      Message // Parts and Metadata are unused: parts and meta hold them.
+	left      *Left   // location of the message in the log if it is not in memory; its files are
 	parts     []*part
 	meta      map[string]any
-	textBytes int         // bytes of text in the parts of a response
-	sub       *Submission // of a response
+	textBytes int         // bytes of text in the parts, for responses only
+	sub       *Submission // submission that a response answers, nil for other messages
 }
 
-// part holds the data shared by the public view and the model's view of one part.
+// part is one part of a message. Clients and the model see it differently; it holds the data of both
+// views.
 type part struct {
-	kind      string // a PartType; DataPrefix for data
+	kind      string // a PartType, or DataPrefix for data
 	turn      *turn  // nil outside a response
 	text      textBuffer
-	streaming bool // of text visible to clients: no other part has begun since
+	streaming bool // text grows: the clients' view has no later part yet
 	signature string
-	// sealed is set if the model's part has ended, independent of the clients' view. more is set if
-	// clients see its text at the end of the previous part. Clients do not see a sealed part without
-	// text.
+	// sealed is set when the part has ended for the model, which is independent of the clients' view.
+	// more is set if clients see its text as a continuation of the previous part. Clients do not see a
+	// sealed part without text.
 	sealed, more bool
 
-	name         string // data or tool
+	name         string // name of the data or the tool
 	data         json.RawMessage
 	call         CallID
-	sub          *Submission // of a tool
+	sub          *Submission // submission of a tool call
 	providerCall string
 	settled      bool
 	failed       bool
 	output       json.RawMessage
-	stored       *StoredOutput // the whole output, if output is a part of it
+	stored       *StoredOutput // location of the whole output if output is only a part of it
 	images       []Attachment
 	terminate    bool
 	errorText    string
 	durationMs   *int64
 	durable      bool
-	lost         int // attempts lost while the call ran or was about to
+	lost         int // number of attempts that were lost while the call ran or was about to run
 
 	file Attachment
 }
 
-// end ends streaming, because the model has begun another part.
+// end ends streaming of the text when the model begins another part.
 func (p *part) end() {
 	p.streaming = false
 	p.text.end()
 }
 
-// turn is one model round trip of a response, or a note of the runtime to the model between two turns.
+// turn is one model call of a response with its tool calls. A turn with a note is text from the
+// runtime to the model instead.
 type turn struct {
 	id        TurnID
 	model     string
@@ -177,57 +179,58 @@ type Submission struct {
 	Key         string       `json:"key"`
 	PayloadHash string       `json:"payloadHash"`
 	Delivery    Delivery     `json:"delivery"`
-	// Left is the number of bytes of Delivery that are in the log only. Delivery then has only its
-	// kind and attachments; see [Submission.LeftOf].
+	// Left is the number of bytes of Delivery that are only in the log, 0 if it is complete. If set,
+	// Delivery has only its kind and attachments; see [Submission.LeftOf].
 	Left       int    `json:"left,omitempty"`
 	Trace      Trace  `json:"trace,omitzero"`
-	Offset     Offset `json:"offset"` // of the admitting batch
+	Offset     Offset `json:"offset"` // Offset of the batch that admitted it.
 	AdmittedAt Time   `json:"admittedAt"`
 	// KeyUntil is an extended retention of the key; 0 if no record sets one.
 	KeyUntil Time `json:"keyUntil,omitempty"`
 
-	// Attempts counts the attempts that were started and not released.
+	// Attempts is the number of attempts that were started and not released.
 	Attempts int `json:"attempts,omitempty"`
 	// Running is set while an attempt is started and the submission is neither settled nor released.
 	// Writer is that attempt's writer.
 	Running bool   `json:"running,omitempty"`
 	Writer  string `json:"writer,omitempty"`
-	// Began is set by the first attempt and stays set.
+	// Began is set when the first attempt starts, and never reset.
 	Began bool `json:"began,omitempty"`
-	// Dispatched is set if code in the process sent it.
+	// Dispatched is set if code in the process sent the delivery: a channel, a tool or a hook.
 	Dispatched bool `json:"dispatched,omitempty"`
-	// DispatchDepth and Sender are those of its [Admission].
+	// DispatchDepth and Sender are those of the [Admission].
 	DispatchDepth int     `json:"dispatchDepth,omitempty"`
 	Sender        *Sender `json:"sender,omitempty"`
 	// Channel is the webhook channel that delivered it; empty for none.
 	Channel string `json:"channel,omitempty"`
-	// ReplyAddress is the address of its reply; zero if the conversation's id gives it.
+	// ReplyAddress is the address for the reply; zero if the conversation's id determines it.
 	ReplyAddress ReplyAddress `json:"replyAddress,omitzero"`
-	// Tree is the dispatch tree of the submission; nil for one that may begin a tree.
+	// Tree is the dispatch tree to which the submission belongs; nil if a dispatch of its work would
+	// begin a tree.
 	Tree *TreeRef `json:"tree,omitempty"`
-	// Message is the response, empty before its first turn.
+	// Message is the id of the response, empty before its first turn.
 	Message MessageID `json:"message,omitempty"`
-	Aborted bool      `json:"aborted,omitempty"` // covered by an abort
-	// Suspended is set while the submission is suspended. SuspendedAt is the offset of the batch that
-	// suspended it.
+	Aborted bool      `json:"aborted,omitempty"` // An abort covers it.
+	// Suspended is the suspension of the submission, nil if it is not suspended. SuspendedAt is the
+	// offset of the batch that suspended it.
 	Suspended   *Suspended `json:"parked,omitempty"`
 	SuspendedAt Offset     `json:"suspendedAt,omitempty"`
-	// WorkedBefore is the part of Elapsed until the last suspension of a run, in milliseconds. An
-	// older node ignores it and counts more until the next suspension.
+	// WorkedBefore is the part of Elapsed, in milliseconds, before the last suspension of a workflow
+	// run. An older node ignores it, so it counts more time until the next suspension.
 	WorkedBefore int64 `json:"workedBefore,omitempty"`
-	// Ahead is set if it may run while earlier ones are suspended.
+	// Ahead permits it to run while earlier submissions are suspended.
 	Ahead bool `json:"ahead,omitempty"`
-	// Due is set if a wait has ended since: it may resume before the time.
+	// Due is set if a wait has ended since the suspension, so it may resume before its time.
 	Due bool `json:"due,omitempty"`
-	// Retry is the scheduled retry of its model call, nil if there was no failure that needs a long
-	// delay.
+	// Retry is the scheduled retry of its model call, nil if none is scheduled. Only a long delay is
+	// recorded.
 	Retry   *RetryScheduled `json:"retry,omitempty"`
 	Settled bool            `json:"settled,omitempty"`
 	Outcome Outcome         `json:"outcome,omitempty"`
-	// Notify are the targets to notify of the settlement.
+	// Notify are the targets that get a notice of the settlement.
 	Notify []string `json:"notify,omitempty"`
-	// DeliveryStarted is set once the hook at the start of a delivery has ended. Continued counts how
-	// often the model was continued.
+	// DeliveryStarted is set once the author's hook at the start of the delivery has ended. Continued
+	// is the number of times that a hook continued the response instead of ending it.
 	DeliveryStarted bool `json:"prepared,omitempty"`
 	Continued       int  `json:"continued,omitempty"`
 
@@ -240,18 +243,19 @@ type Submission struct {
 
 	delivered MessageID // its own message in the transcript
 	turns     []*turn
-	brought   int        // see [State.Brought]
-	elapsed   [2]int64   // milliseconds: earlier attempts, current attempt
-	compacted *Compacted // of a subagent
+	brought   int        // bytes, see [State.Brought]
+	elapsed   [2]int64   // milliseconds of the earlier attempts, and of the current one
+	compacted *Compacted // newest compaction, of a subagent only
 }
 
-// Elapsed returns the monotonic time recorded over all attempts.
+// Elapsed returns the sum of the durations of all attempts, by the monotonic clock, as far as they are
+// recorded.
 func (s *Submission) Elapsed() time.Duration {
 	return time.Duration(s.elapsed[0]+s.elapsed[1]) * time.Millisecond
 }
 
-// Worked returns the time that counts against the submission's timeout. It is Elapsed, or for a
-// suspended run the part since the last suspension, because a run may last a year in small steps.
+// Worked returns the time that counts against the submission's timeout. That is Elapsed, or for a
+// workflow run the part since its last suspension, because a run may last a year in small steps.
 func (s *Submission) Worked() time.Duration {
 	return s.Elapsed() - time.Duration(s.WorkedBefore)*time.Millisecond
 }
@@ -259,13 +263,14 @@ func (s *Submission) Worked() time.Duration {
 // Head returns the offset of the last folded batch.
 func (s *State) Head() Offset { return s.head }
 
-// Exists reports whether the conversation was created and not deleted.
+// Exists reports whether the conversation was created and has not been deleted since.
 func (s *State) Exists() bool { return s.created != nil }
 
-// Created returns the record that began this incarnation, or nil. It is read-only.
+// Created returns the record that created this incarnation, nil if there is none. It is read-only.
 func (s *State) Created() *ConversationCreated { return s.created }
 
-// Lookup returns the submission admitted under a retained key, or nil.
+// Lookup returns the submission admitted under an idempotency key, nil if the key is unknown or no
+// longer kept.
 func (s *State) Lookup(key string) *Submission {
 	if sub := s.byKey[key]; sub != nil {
 		return sub
@@ -277,13 +282,14 @@ func (s *State) Lookup(key string) *Submission {
 	if sub == nil || s.bySub[sub.ID] == nil {
 		return sub
 	}
-	return s.bySub[sub.ID] // it may be unsettled
+	return s.bySub[sub.ID] // it may be unsettled, so return the current one
 }
 
 // Submission returns a submission by id, or nil.
 func (s *State) Submission(id SubmissionID) *Submission { return s.bySub[id] }
 
-// Attachment returns a message's attachment by its id, and whether it exists.
+// Attachment returns an attachment of a message by its id, and whether it exists. It searches the
+// pages too.
 func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 	for _, m := range s.messages {
 		for _, p := range m.parts {
@@ -314,7 +320,7 @@ const MaxRefused = 4096
 // rejection. The slice is shared and read-only.
 func (s *State) Refused() []AttachmentID { return s.refused }
 
-// foldRefused copies the slice, because Refused has returned it.
+// foldRefused copies the slice before it removes an attachment, because Refused has returned it.
 func (s *State) foldRefused(r *ImagesRefused) {
 	for _, id := range r.Attachments {
 		if !slices.Contains(s.refused, id) {
@@ -331,8 +337,8 @@ func (s *State) Born() Offset { return s.born }
 // read-only.
 func (s *State) Unsettled() []*Submission { return s.unsettled }
 
-// UnderWay returns the submission that has begun and is not suspended, or nil. Its attempt may be
-// released, or its writer lost.
+// UnderWay returns the submission that has begun and is neither settled nor suspended, or nil. Its
+// attempt may have been released, or lost with its writer.
 func (s *State) UnderWay() *Submission {
 	i := slices.IndexFunc(s.unsettled, func(sub *Submission) bool { return (sub.Began || sub.Running) && sub.Suspended == nil })
 	if i < 0 {
@@ -341,10 +347,10 @@ func (s *State) UnderWay() *Submission {
 	return s.unsettled[i]
 }
 
-// AuthorState returns the author's persistent state. The map is shared and read-only.
+// AuthorState returns the author's persistent state by key. The map is shared and read-only.
 func (s *State) AuthorState() map[string]json.RawMessage { return s.author }
 
-// Apply folds the next batch. After an error the state must not be used.
+// Apply folds the next batch. After an error the State must not be used.
 func (s *State) Apply(b Batch) error {
 	if b.Offset != s.head+1 {
 		return &InvariantError{Offset: b.Offset, Reason: fmt.Sprintf("batch does not follow head %d", int64(s.head))}
@@ -352,8 +358,8 @@ func (s *State) Apply(b Batch) error {
 	return s.Extend(b.Offset, b.Records...)
 }
 
-// Extend folds records of a batch under composition, at the head or the next offset. A writer decides
-// on the extended state and discards it if the batch is lost.
+// Extend folds records of a batch that is not complete or not durable yet, at the head or the next
+// offset. A writer decides on the extended State, and discards it if the batch is lost.
 func (s *State) Extend(at Offset, records ...Record) error {
 	if at != s.head && at != s.head+1 {
 		return &InvariantError{Offset: at, Reason: fmt.Sprintf("batch does not follow head %d", int64(s.head))}
@@ -371,7 +377,7 @@ func (s *State) bad(r Record, format string, args ...any) error {
 	return &InvariantError{Offset: s.head, Type: r.Type(), Reason: fmt.Sprintf(format, args...)}
 }
 
-// open returns an unsettled submission or an error.
+// open returns an unsettled submission by id, or an [*InvariantError] for the record r.
 func (s *State) open(r Record, id SubmissionID) (*Submission, error) {
 	sub := s.bySub[id]
 	if sub == nil {
@@ -391,7 +397,7 @@ func (s *State) response(r Record, id MessageID) (*message, error) {
 	return m, s.belongs(r, m.sub)
 }
 
-// openTurn returns the response and its open turn.
+// openTurn returns a response and its open turn, or an [*InvariantError] for the record r.
 func (s *State) openTurn(r Record, id MessageID) (*message, *turn, error) {
 	m, err := s.response(r, id)
 	if err != nil {
@@ -423,7 +429,7 @@ func (s *State) addMessage(r Record, m *message) error {
 	return nil
 }
 
-// forget drops keys past their retention.
+// forget removes the idempotency keys whose retention has ended.
 func (s *State) forget(now Time) {
 	for s.kept.count > 0 && s.kept.count+len(s.keys) > keptKeys && s.kept.oldest().AdmittedAt <= now-keptFor {
 		s.keepLonger(s.kept.oldest().submission())
@@ -442,7 +448,7 @@ func (s *State) forget(now Time) {
 	}
 }
 
-// keepLonger keeps the key of a submission with a longer retention.
+// keepLonger keeps the key of a submission that requested a longer retention.
 func (s *State) keepLonger(sub *Submission) {
 	if sub.KeyUntil == 0 {
 		return
@@ -485,7 +491,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	sub.Suspended, sub.SuspendedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)
-	if next := max(i, 1); next < len(s.unsettled) { // the one that no longer waits
+	if next := max(i, 1); next < len(s.unsettled) { // this submission is the first now and no longer waits
 		s.waiting.add(s.unsettled[next], -1)
 	}
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)
