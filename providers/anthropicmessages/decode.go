@@ -19,8 +19,8 @@ var (
 	errNoReason = errors.New("message_stop without a stop_reason")
 )
 
-// event leaves members of some event types undecoded, since an unknown type may use the same names
-// differently.
+// event is one event of the stream. Its object members stay raw until the type is known, because an
+// unknown type may give the same names another meaning.
 type event struct {
 	Type         string          `json:"type"`
 	Message      json.RawMessage `json:"message"`
@@ -31,14 +31,14 @@ type event struct {
 	Error        json.RawMessage `json:"error"`
 }
 
-// reset empties the event but keeps the memory of its fields.
+// reset clears the event for reuse and keeps the buffers of its raw members.
 func (e *event) reset() {
 	*e = event{
 		Message: e.Message[:0], ContentBlock: e.ContentBlock[:0], Delta: e.Delta[:0], Usage: e.Usage[:0], Error: e.Error[:0],
 	}
 }
 
-// message is a response, complete or at its start.
+// message is the response: whole in a message event, without content in message_start.
 type message struct {
 	ID         string            `json:"id"`
 	Model      string            `json:"model"`
@@ -65,7 +65,7 @@ type delta struct {
 	PartialJSON json.RawMessage `json:"partial_json"`
 }
 
-// kindOf returns the block type of a delta, "" for an ignored delta.
+// kindOf returns the type of the block to which a delta of this type belongs, "" for an unknown type.
 func kindOf(delta string) string {
 	switch delta {
 	case "text_delta":
@@ -78,7 +78,8 @@ func kindOf(delta string) string {
 	return ""
 }
 
-// Decode implements providers.Codec.
+// Decode implements providers.Codec. It decodes the event stream of one response, or one message event
+// if the vendor does not stream.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	skip := sse.JSON{Skip: a.Skip("content_block", "content_block.type", "delta", "delta.type", "content")}
 	d := decoder{out: a, open: map[int]*openBlock{}, json: skip, inner: skip}
@@ -88,7 +89,7 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 			if a.Ended() == "" {
 				return truncated(errNoStop)
 			}
-			return d.finish() // only message_stop is missing
+			return d.finish() // only message_stop is missing: the response is complete
 		case err == nil:
 			err = d.event(e)
 		}
@@ -103,22 +104,22 @@ type decoder struct {
 	out      *providers.Assembler
 	done     providers.Done
 	open     map[int]*openBlock
-	thought  *openBlock // the current thinking block
+	thinking *openBlock // the open thinking block, nil if there is none
 	finished bool
 
-	// reused for every event
+	// The fields below are reused for every event. inner decodes members of an event.
 	json, inner sse.JSON
 	latest      event
 	fragment    delta
 }
 
-// openBlock is a block between its start and its stop.
+// openBlock is a content block between content_block_start and content_block_stop.
 type openBlock struct {
 	kind string
-	// signature is of thinking; it is the whole content of a redacted block.
+	// signature is the signature of a thinking block.
 	signature strings.Builder
-	call      int
-	// input contains arguments sent with the start, until a fragment replaces them.
+	call      int // index of the tool call in the Assembler
+	// input holds arguments sent in content_block_start. The first delta with arguments replaces them.
 	input json.RawMessage
 }
 
@@ -164,7 +165,7 @@ func (d *decoder) messageStart(raw json.RawMessage) error {
 	return nil
 }
 
-// message reads a response that is not streamed.
+// message decodes a response that is not streamed.
 func (d *decoder) message(raw []byte) error {
 	var m message
 	err := d.inner.Decode(raw, &m)
@@ -183,12 +184,12 @@ func (d *decoder) message(raw []byte) error {
 	return d.finish()
 }
 
-// blockBytes is the approximate overhead of an open block in addition to its text.
+// blockBytes is the approximate memory of an open block without its content, for the limit of a reply.
 const blockBytes = 256
 
 func (d *decoder) start(index int, raw json.RawMessage) error {
 	d.stop(index)
-	d.endThought()
+	d.endThinking()
 	var head struct {
 		Type string `json:"type"`
 	}
@@ -211,7 +212,7 @@ func (d *decoder) start(index int, raw json.RawMessage) error {
 	case blockText:
 		return d.text(b.Text)
 	case blockThinking:
-		d.thought = o
+		d.thinking = o
 		o.signature.WriteString(b.Signature)
 		return d.think(b.Thinking)
 	case blockRedacted:
@@ -225,7 +226,7 @@ func (d *decoder) start(index int, raw json.RawMessage) error {
 func (d *decoder) text(raw json.RawMessage) error {
 	s, err := sse.Text(raw)
 	if s != "" {
-		d.endThought()
+		d.endThinking()
 		d.out.Text(s)
 	}
 	return err
@@ -237,8 +238,9 @@ func (d *decoder) think(raw json.RawMessage) error {
 	return err
 }
 
-// block returns the block of a delta. Without a start, a block begins with its first delta. A call
-// without a start has no name.
+// block returns the block to which a delta belongs. If content_block_start is missing, the delta
+// starts the block; a call started so has no name. block returns nil for a delta of unknown type
+// without a block.
 func (d *decoder) block(index int, delta string) (*openBlock, error) {
 	kind := kindOf(delta)
 	if o := d.open[index]; o != nil || kind == "" {
@@ -257,7 +259,7 @@ func (d *decoder) delta(e *event) error {
 		switch o.kind {
 		case blockText, blockThinking, blockToolUse:
 		default:
-			return nil // block of unknown type
+			return nil // deltas of unknown block types are ignored
 		}
 	}
 	f := &d.fragment
@@ -272,7 +274,7 @@ func (d *decoder) delta(e *event) error {
 	switch {
 	case o.kind == blockText:
 		return d.text(f.Text)
-	case o.kind == blockThinking && o != d.thought: // the block was considered closed
+	case o.kind == blockThinking && o != d.thinking: // a later block has already ended this thinking block
 	case f.Type == "thinking_delta":
 		return d.think(f.Thinking)
 	case f.Type == "signature_delta":
@@ -290,7 +292,7 @@ func (d *decoder) delta(e *event) error {
 	return nil
 }
 
-// stop closes a block. A block that is not open is ignored.
+// stop ends a block. It ignores an index without an open block.
 func (d *decoder) stop(index int) {
 	o := d.open[index]
 	if o == nil {
@@ -298,8 +300,8 @@ func (d *decoder) stop(index int) {
 	}
 	delete(d.open, index)
 	switch {
-	case o == d.thought:
-		d.endThought()
+	case o == d.thinking:
+		d.endThinking()
 	case o.kind == blockToolUse:
 		if sse.Given(o.input) && string(o.input) != "{}" {
 			d.out.CallArguments(o.call, string(o.input))
@@ -308,11 +310,12 @@ func (d *decoder) stop(index int) {
 	}
 }
 
-// endThought closes thinking before any other output, because its signature does not cover later text.
-func (d *decoder) endThought() {
-	if d.thought != nil {
-		d.out.EndReasoning(d.thought.signature.String())
-		d.thought = nil
+// endThinking ends the open thinking block. It is called before any other output, because a signature
+// covers only the thinking before it.
+func (d *decoder) endThinking() {
+	if d.thinking != nil {
+		d.out.EndReasoning(d.thinking.signature.String())
+		d.thinking = nil
 	}
 }
 
@@ -327,7 +330,8 @@ func (d *decoder) messageDelta(e *event, raw []byte) error {
 	return d.end(change.StopReason, raw)
 }
 
-// end handles a stop_reason. A full window truncates a started answer.
+// end records the stop reason. A context window that fills up after the first output counts as
+// max_tokens; before it, as an error.
 func (d *decoder) end(reason string, raw []byte) error {
 	if reason == "model_context_window_exceeded" && d.out.Said() {
 		reason = "max_tokens"
@@ -342,13 +346,14 @@ func (d *decoder) finish() error {
 	for _, index := range slices.Sorted(maps.Keys(d.open)) {
 		d.stop(index)
 	}
-	d.endThought()
+	d.endThinking()
 	d.out.Finish(d.done)
 	d.finished = true
 	return nil
 }
 
-// usage keeps the largest counts: they only grow, and vendors do not repeat all of them in each event.
+// usage merges token counts into the usage of the response. It keeps the maximum of each count: counts
+// are cumulative, and not every event has all of them.
 func (d *decoder) usage(raw json.RawMessage) {
 	n, total := d.out.Counts(raw), &d.done.Usage
 	d.done.CacheWriteHour = max(d.done.CacheWriteHour, n.Of("cache_creation", "ephemeral_1h_input_tokens"))

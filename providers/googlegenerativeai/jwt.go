@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// assertionLife is the lifetime of an assertion, the maximum that the vendor accepts.
-const assertionLife = time.Hour
+// assertionLifetime is the time until an assertion expires, the longest that Google accepts.
+const assertionLifetime = time.Hour
 
 // assertion returns the JSON Web Token with which a service account requests an access token (RFC
-// 7523), signed with RS256 (RFC 7518, section 3.3).
+// 7523). It is signed with RS256 (RFC 7518, section 3.3). An error means that the private key is
+// invalid.
 func (f *credentialFile) assertion(now time.Time) (string, error) {
 	key, err := privateKey(f.PrivateKey)
 	if err != nil {
@@ -34,7 +35,7 @@ func (f *credentialFile) assertion(now time.Time) (string, error) {
 		Audience string `json:"aud"`
 		Issued   int64  `json:"iat"`
 		Expires  int64  `json:"exp"`
-	}{f.ClientEmail, scope, f.TokenURI, now.Unix(), now.Add(assertionLife).Unix()}
+	}{f.ClientEmail, scope, f.TokenURI, now.Unix(), now.Add(assertionLifetime).Unix()}
 	text := segment(head) + "." + segment(claims)
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
@@ -52,7 +53,8 @@ func segment(v any) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// privateKey reads a key in PEM: PKCS #8, or PKCS #1 in older files.
+// privateKey parses an RSA key in PEM: PKCS #8, or PKCS #1 in older credential files. Its errors do
+// not contain the key.
 func privateKey(text string) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
