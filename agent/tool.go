@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Tool is a function that a model may call. The zero value is not a tool; [NewTool] returns one. A
-// Tool is immutable and safe for concurrent use if its function is.
+// Tool is a function that a model may call; [NewTool] makes one. The zero value is not a tool. A Tool
+// is immutable, and safe for concurrent use if its function is.
 type Tool struct {
 	name        string
 	description string
@@ -28,32 +28,32 @@ type Tool struct {
 
 // ToolOptions are the options of [NewTool].
 type ToolOptions struct {
-	// InputSchema replaces the schema derived from the input type, which must be able to hold all
-	// valid values. Its type must be "object". Use it for bounds, enumerations and types with a JSON
-	// form of their own.
+	// InputSchema replaces the schema that is derived from the input type. It must have type "object",
+	// and the input type must be able to hold every valid value. Use it for bounds, enumerations and
+	// types with a JSON form of their own.
 	InputSchema json.RawMessage
 
-	// Open accepts members of the input that are not fields of the input type, at any depth, and omits
-	// them from the function's input, for models that add members. Without it such a call is an error
-	// for the model.
+	// Open ignores members of the input that are not fields of the input type, at any depth. Without
+	// it, such a call fails and the model gets the error. Use it for models that add members.
 	Open bool
 
 	// Timeout bounds one run of a call: the context of the function ends, and the model gets an error.
-	// Zero means [DefaultToolTimeout]. [Durability.Timeout] bounds it too.
+	// Zero means [DefaultToolTimeout]. The run also ends with the timeout of the submission,
+	// [Durability.Timeout].
 	Timeout time.Duration
 
-	// Durable makes a call that was interrupted by a crash run again from its start, with the same
-	// input and [Call.ID]. A recorded [Step] is not run again. Calls of other tools are not repeated:
-	// the model gets "outcome unknown".
+	// Durable runs a call again from its start if a crash interrupted it, with the same input and
+	// [Call.ID]. Its recorded steps ([Step]) are not run again. Without Durable the call is not
+	// repeated, and the model gets the error "outcome unknown".
 	Durable bool
 
-	// Data are the data writers that the function uses. An agent with the tool that does not list them
-	// in [Agent.Data] is refused at start; a write by a writer that is missing here fails with
+	// Data are the data writers that the function uses. The start fails for an agent that has the tool
+	// and does not list them in [Agent.Data]. A write by a writer that is missing here returns
 	// [ErrUndeclaredData].
 	Data []Data
 }
 
-// DefaultToolTimeout bounds one run of a call by default.
+// DefaultToolTimeout is the default of [ToolOptions.Timeout].
 const DefaultToolTimeout = 10 * time.Minute
 
 // NewTool returns a tool that calls a function. The model gets the function's result as JSON, or the
@@ -64,23 +64,29 @@ const DefaultToolTimeout = 10 * time.Minute
 // The input schema is derived from In, a struct or a map, by the rules of package encoding/json: names
 // and options of tags, embedded structs, methods for JSON and text. Fields without omitempty or
 // omitzero are required, except those of an embedded pointer. Members that are not fields are rejected
-// unless the tool is Open. Pointers, maps and slices may be null. Recursive types use "$defs". A type
-// with MarshalText or UnmarshalText is a string. A type with MarshalJSON has the JSON types that it
-// writes for samples, or any if samples do not show them; its methods are called for samples when the
-// tool is made.
+// unless the tool is Open. Pointers, maps and slices may be null. Recursive types use "$defs".
+//
+// A type with MarshalText or UnmarshalText is a string. For a type with MarshalJSON, NewTool calls its
+// methods on sample values. The schema then permits the JSON types of the results, or any type if the
+// samples show none.
 //
 // A tag `jsonschema:"…"` describes a field to the model, by a text, or by keywords such as
-// `jsonschema:"description=how urgent\\, if known,enum=low,enum=high"`: title, description, format,
-// enum, default, example, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength,
-// maxLength, pattern, minItems, maxItems, uniqueItems, minProperties and maxProperties. A list passes
-// keywords of items on to its items.
+// `jsonschema:"description=how urgent\\, if known,enum=low,enum=high"`. The keywords are title,
+// description, format, enum, default, example, minimum, maximum, exclusiveMinimum, exclusiveMaximum,
+// multipleOf, minLength, maxLength, pattern, minItems, maxItems, uniqueItems, minProperties and
+// maxProperties. On a list, keywords for items apply to its items.
 //
 // Numbers in fields of type any are [json.Number]. [CallFrom] returns the facts of the call.
 //
 // The name has 1 to 64 characters of letters, digits, "_" and "-", beginning with a letter or "_".
-// NewTool panics for a name or description that no vendor accepts, a nil function, a negative timeout,
-// an input type or schema that is not an object, and an input type that would lose values; the error
-// names the Go path of the field and a remedy. Each is a mistake in the program.
+// NewTool panics for a mistake in the program:
+//
+//   - a name or description that no vendor accepts
+//   - a nil function, or a negative timeout
+//   - an input type or schema that is not an object
+//   - an input type that would lose values
+//
+// The panic value is an error with the Go path of the field and a remedy.
 func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error), opts *ToolOptions) Tool {
 	if opts == nil {
 		opts = &ToolOptions{}
@@ -96,7 +102,7 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 	return t
 }
 
-// calling calls a function with a validated input.
+// calling returns a function that decodes a validated input into In and calls fn with it.
 func calling[In, Out any](name string, schema *Schema, fn func(ctx context.Context, in In) (Out, error)) func(ctx context.Context, input any) (any, error) {
 	return func(ctx context.Context, input any) (any, error) {
 		var in In
@@ -107,7 +113,8 @@ func calling[In, Out any](name string, schema *Schema, fn func(ctx context.Conte
 	}
 }
 
-// newTool is the part of NewTool that is independent of types.
+// newTool makes a tool without its function, which is the part of NewTool that needs no type
+// parameters.
 func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool, error) {
 	t := Tool{name: name, description: description, timeout: cmp.Or(opts.Timeout, DefaultToolTimeout), durable: opts.Durable, data: opts.Data}
 	if problem := toolNameProblem(name); problem != "" {
@@ -153,7 +160,7 @@ func (t Tool) Timeout() time.Duration { return t.timeout }
 // Durable reports whether a call that was interrupted runs again.
 func (t Tool) Durable() bool { return t.durable }
 
-// CheckInput validates a JSON input without running the function. The error is that of
+// CheckInput validates a JSON input without running the function. Its errors are those of
 // [Schema.Validate].
 func (t Tool) CheckInput(ctx context.Context, raw json.RawMessage) error {
 	if t.input == nil {
@@ -162,7 +169,7 @@ func (t Tool) CheckInput(ctx context.Context, raw json.RawMessage) error {
 	return t.input.Validate(ctx, raw)
 }
 
-// Call is [Tool.Run] without the rest of the outcome.
+// Call runs the tool like [Tool.Run] and returns only the output.
 func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	out, err := t.Run(ctx, raw)
 	if err != nil {
@@ -173,12 +180,14 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, e
 
 // Run validates the input, runs the function and returns its outcome. Empty input means an empty
 // object, because some models send nothing to a tool without parameters. Steps are recorded only if
-// the tool is durable and ctx has a recorder, see agenthost.WithSteps.
+// the tool is durable and ctx has a recorder; see agenthost.WithSteps.
 //
 // The error is an [*InputError], [*PanicError], [*ExitError], [*OutputError], [*ResultError] or
-// [*TimeoutError], or stands for the function's own: it has its text, and errors.Is and errors.As see
-// its chain. Run returns when the function does, also if the function ignores its context; a caller
-// that cannot wait calls Run in a goroutine.
+// [*TimeoutError]. Any other error wraps the function's own: it has the same text, and errors.Is and
+// errors.As match its chain.
+//
+// Run returns only when the function returns, even if the function ignores its context. A caller that
+// cannot wait calls Run in a goroutine.
 func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	if t.call == nil {
 		return nil, errors.New("call tool: the zero Tool has no function")
@@ -187,7 +196,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 		raw = json.RawMessage("{}")
 	}
 	decode := t.input.decode
-	if ctx.Value(seam.Resumed{}) != nil { // An earlier version of the tool may have accepted the input.
+	if ctx.Value(seam.Resumed{}) != nil { // A stored input may be valid only for an earlier version of the tool.
 		decode = t.input.decodeStored
 	}
 	input, issues, err := decode(ctx, raw, MaxSchemaSteps)
@@ -213,7 +222,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	defer cancel()
 	result, err := contain.Do(t.what(), func() (any, error) { return t.call(ctx, input) })
 	if err != nil {
-		// The bare context error would not name the limit.
+		// Name the limit, which the bare context error does not.
 		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == error(limit) {
 			return nil, limit
 		}
@@ -222,11 +231,11 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	return t.outcome(ctx, result)
 }
 
-// what returns the name of the tool's function for errors.
+// what names the tool's function in errors.
 func (t Tool) what() string { return "tool " + t.name }
 
-// decodeInput decodes a validated value into dst. The value is encoded again first, because a second
-// reading of the original bytes could differ from the validated value, for example with duplicate
+// decodeInput decodes a validated value into dst. It encodes the value again instead of reading the
+// original bytes, because a second decoder could read those differently, for example with duplicate
 // members.
 func decodeInput(what string, v, dst any) error {
 	return contain.Decode(what, appendValue(nil, v), dst)

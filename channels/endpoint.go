@@ -9,43 +9,53 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Call runs the application's callback for a verified delivery. A nil result is an empty 200. An
-// [*http.Response] is sent unchanged. A [Later] is called for the result. Any other result is sent as
-// JSON; it is an error if it does not encode.
+// Call runs the application's callback for a verified delivery. Its result becomes the response: nil
+// an empty 200, an [*http.Response] is sent unchanged, and a [Later] is called for the result. Any
+// other value is sent as JSON; a value that does not encode is an error.
 type Call func(ctx context.Context) (any, error)
 
-// Later is a deferred result: the endpoint calls it and waits for its result.
+// Later is a deferred result of a [Call]. The endpoint calls it after the Call has returned and treats
+// its result like that of a Call.
 type Later func(ctx context.Context) (any, error)
 
-// Endpoint describes a route. Its checks run in this order: media type (415); the declared length, its
-// form (400) and size (413); Early; the body, its size (413) and completeness (400); Accept; the
-// callback.
+// Endpoint describes a webhook route of a platform. Its checks run in this order, with the status of a
+// failure:
+//
+//  1. media type and content encoding (415)
+//  2. form (400) and size (413) of the declared length
+//  3. Early
+//  4. size (413) and completeness (400) of the body
+//  5. Accept
+//
+// Then the callback runs.
 type Endpoint struct {
 	Method, Path string
-	// MediaTypes are the accepted media types in lower case; none for an endpoint without a body.
+	// MediaTypes are the accepted media types in lower case. If empty, the media type is not checked.
 	MediaTypes []string
 	// BodyLimit is the largest body in bytes. If 0, it is [DefaultBodyLimit].
 	BodyLimit int64
-	// Early checks headers before the body is read. It may be nil.
+	// Early checks the headers before the body is read. Nil checks nothing. Its error should be a
+	// [*Refusal].
 	Early func(http.Header) error
-	// SizeLast runs Early before the check of the declared size.
+	// SizeLast runs Early before the check of the declared size, so that a bad header wins over 413.
 	SizeLast bool
 	// MalformedLength is the status for a malformed Content-Length. If 0, it is 400.
 	MalformedLength int
-	// Lasting returns the part of a body that does not change when the platform sends again. It
-	// identifies deliveries without an id. If nil, it is the whole body.
+	// Lasting returns the part of a body that is equal in every retry of the platform. [Deliver]
+	// derives the id of a delivery without one from it. Nil means the whole body.
 	Lasting func(body []byte) []byte
-	// Accept verifies the exact bytes of a body, then parses them. Its error is a [*Refusal].
+	// Accept authenticates the exact bytes of a body, then parses them. It returns the call to run, or
+	// a [*Refusal].
 	Accept func(r *http.Request, body []byte) (Call, error)
-	// Deadline is the platform's response timeout; 0 if unknown. [Deliver] times out half a second
-	// earlier.
+	// Deadline is the time within which the platform expects a response; 0 if unknown. [Deliver] times
+	// out half a second earlier.
 	Deadline time.Duration
-	// Silent responds with a status only if the callback fails or panics, or if its result does not
-	// encode as JSON.
+	// Silent answers errors of the callback with a status only, without their text. An error is a
+	// failure, a panic, or a result that does not encode as JSON.
 	Silent bool
 }
 
-// Route returns the route of the endpoint.
+// Route returns the route of the endpoint with the defaults applied.
 func (e Endpoint) Route() Route {
 	if e.BodyLimit == 0 {
 		e.BodyLimit = DefaultBodyLimit
@@ -56,10 +66,10 @@ func (e Endpoint) Route() Route {
 	return Route{Method: e.Method, Path: e.Path, Handler: e.serve}
 }
 
-// Only implements [Channel] for embedding in channels of one route.
+// Only is a [Channel] with one route. Channels embed it.
 type Only struct{ route Route }
 
-// Only returns a channel whose only route is the endpoint's.
+// Only returns a channel with the endpoint's route.
 func (e Endpoint) Only() Only { return Only{e.Route()} }
 
 // Route returns the channel's only route.
@@ -140,7 +150,7 @@ func (e *Endpoint) checkHeaders(r *http.Request) error {
 	return tooLarge
 }
 
-// resultOf calls a callback, and any [Later] it returns, and encodes the result.
+// resultOf runs a callback, and every [Later] that it returns, and encodes the result.
 func resultOf(ctx context.Context, call Call) (any, error) {
 	result, err := call(ctx)
 	for err == nil {

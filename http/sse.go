@@ -11,26 +11,27 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// waitingRoom is an optional interface of a Reader with a bounded number of waiting conversations.
+// waitingRoom is an optional interface of a [conversation.Reader] that bounds the number of
+// conversations that readers wait for.
 type waitingRoom interface {
-	// Room returns an error if no more readers can wait for the conversation.
+	// Room returns an error if no reader can wait for the conversation now.
 	Room(at conversation.Address) error
 }
 
-// line is the source of an event stream: a conversation in one line of the protocol. It belongs to one
-// stream.
+// line reads one conversation for one event stream, in the format of one protocol line: the current
+// one or the beta line.
 type line interface {
 	// read returns the page after an offset.
 	read(ctx context.Context, after conversation.Offset) (conversation.Page, error)
-	// wait returns nil once read would return more for an offset.
+	// wait returns nil once read would return more than an empty page for the offset.
 	wait(ctx context.Context, after conversation.Offset) error
-	// control appends the JSON of the control frame after a page.
+	// control appends the JSON of the control frame that follows a page.
 	control(dst []byte, p *conversation.Page) []byte
-	// ended reports whether a page is the last one.
+	// ended reports whether no page can follow this one.
 	ended(p *conversation.Page) bool
 }
 
-// updatesLine is the current line.
+// updatesLine is the current protocol line.
 type updatesLine struct {
 	reader conversation.Reader
 	at     conversation.Address
@@ -46,7 +47,7 @@ func (l updatesLine) wait(ctx context.Context, after conversation.Offset) error 
 
 func (l updatesLine) control(dst []byte, p *conversation.Page) []byte {
 	dst = append(dst, `{"streamNextOffset":"`...)
-	dst, _ = p.Next.AppendText(dst) // never fails
+	dst, _ = p.Next.AppendText(dst) // The error is always nil.
 	dst = append(dst, '"')
 	if p.UpToDate {
 		dst = append(dst, `,"upToDate":true`...)
@@ -56,8 +57,9 @@ func (l updatesLine) control(dst []byte, p *conversation.Page) []byte {
 
 func (l updatesLine) ended(*conversation.Page) bool { return false }
 
-// stream sends server-sent events until the client disconnects, a read or write fails, the line ends
-// or the handler drains. The caller renders errors before the first byte.
+// stream sends a conversation as server-sent events. It returns when the client disconnects, a read or
+// write fails, the line ends or the handler drains. It returns an error only if nothing has been
+// written, so that the caller can send an error response; it logs later errors.
 func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, l line, after conversation.Offset) error {
 	ctx, leave, err := h.enterLive(r.Context())
 	if err != nil {
@@ -73,7 +75,8 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	if err != nil {
 		return err
 	}
-	// Check the room while an error response is still possible. The first cycle enters again.
+	// Reserve memory for the first page while an error response is still possible. The first cycle
+	// reserves again.
 	leavePage, err := h.pages.enter(w, page.JSON)
 	if err != nil {
 		return err
@@ -84,7 +87,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set(headerAccelBuffering, "no")
 	if r.ProtoMajor == 1 {
-		// The connection ends with the stream, whatever its deadlines.
+		// HTTP/1 cannot reuse the connection after a stream.
 		w.Header().Set("Connection", "close")
 	}
 
@@ -110,13 +113,14 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	}
 	var unwritten *writeError
 	if cause := context.Cause(ctx); cause != nil && !errors.As(err, &unwritten) {
-		err = cause // return the reason of the cancellation
+		err = cause // The context was canceled for a reason, such as a failed heartbeat: report it.
 	}
 	h.logEnd(r, at, err)
 	return nil
 }
 
-// follow writes all pages after the first. It returns nil at the end of the line.
+// follow writes all pages after the first, and a control frame at least every ControlEvery. It returns
+// nil when the line ends.
 func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page) error {
 	every := h.opts.ControlEvery
 	idle := window{parent: ctx, length: every}
@@ -133,7 +137,7 @@ func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page
 			if err != nil && !quiet {
 				return err
 			}
-			// Send the frame before the read, because a slow store would delay it beyond its interval.
+			// Send the control frame before the read: a slow store would delay it beyond ControlEvery.
 			if quiet || time.Since(framed) >= every-every/30 {
 				if err := ev.cycle(ctx, conversation.Page{Next: page.Next, UpToDate: quiet}); err != nil {
 					return err
@@ -152,7 +156,7 @@ func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page
 		case pause == 0:
 			return err
 		default:
-			page.UpToDate = false // More data follows.
+			page.UpToDate = false // The page was not sent: read it again.
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -163,13 +167,13 @@ func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page
 	return nil
 }
 
-// sameEnd reports whether a read after page found nothing to send.
+// sameEnd reports whether the read of next, after page, found nothing to send.
 func sameEnd(l line, page, next *conversation.Page) bool {
 	return next.UpToDate && next.Next == page.Next && !l.ended(next)
 }
 
-// untilRoom returns the retry delay of a long page that was rejected for lack of room, 0 for other
-// errors.
+// untilRoom returns the pause before reading again if err rejects a long page for lack of memory. It
+// returns 0 for any other error.
 func untilRoom(err error) time.Duration {
 	var unbegun *unbegunError
 	var known *conversation.Error
@@ -179,8 +183,8 @@ func untilRoom(err error) time.Duration {
 	return max(known.RetryAfter, time.Second)
 }
 
-// window creates successive contexts with a timeout. It reuses an unexpired one with a reset timer,
-// since most waits end early and a reset is cheaper than a context.
+// window creates successive contexts with the same timeout. A context that has not expired is reused
+// and its timer reset, because most waits end early and a new context costs more.
 type window struct {
 	parent context.Context
 	length time.Duration
@@ -190,8 +194,8 @@ type window struct {
 	timer  *time.Timer
 }
 
-// open returns a context that ends after the length, or with the parent. It is valid
-// until the next call.
+// open returns a context that is canceled after the timeout, or with the parent. It is valid until the
+// next call.
 func (w *window) open() context.Context {
 	if w.timer != nil && w.timer.Reset(w.length) {
 		return w.ctx
@@ -202,7 +206,7 @@ func (w *window) open() context.Context {
 	return w.ctx
 }
 
-// close ends the last context.
+// close cancels the last context.
 func (w *window) close() {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -210,7 +214,8 @@ func (w *window) close() {
 	}
 }
 
-// logEnd logs unusual ends of a stream.
+// logEnd logs the end of a stream: at Warn for an unexpected error, Info for a slow reader, Debug for
+// a regular end.
 func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 	log, ctx := h.opts.Logger.With("agent", at.Agent, "conversation", at.ID, "err", err), r.Context()
 	var unwritten *writeError
@@ -224,7 +229,8 @@ func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 	}
 }
 
-// writeError reports that the client did not read in time or at all.
+// writeError reports that a write to the client failed: the connection is closed, or the client did
+// not read in time.
 type writeError struct{ err error }
 
 // Error implements error.
@@ -233,29 +239,30 @@ func (e *writeError) Error() string { return "write response: " + e.err.Error() 
 // Unwrap returns the cause.
 func (e *writeError) Unwrap() error { return e.err }
 
-// events writes one event stream. The heartbeat runs concurrently on its own timer. Each call sends
-// one flush and one write, plus one for a large page, which is not copied.
+// events writes one event stream. mu serializes the goroutine of the request with the heartbeat timer.
+// Each call of cycle and beat does one write and one flush. A large page, which is not copied, takes
+// further writes.
 type events struct {
 	w     *response
 	pages *pages
 	line  line
-	every time.Duration // between heartbeats
+	every time.Duration // interval of heartbeats
 	fail  context.CancelCauseFunc
 
 	mu    sync.Mutex
 	timer *time.Timer
 	ended bool   // Invariant: no writes once it is set.
-	buf   []byte // frame, without a large page
+	buf   []byte // the frame being written, without a large page
 }
 
-// start begins the heartbeat.
+// start starts the heartbeat.
 func (e *events) start() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.timer = time.AfterFunc(e.every, e.beat)
 }
 
-// stop ends the heartbeat and waits for a running one.
+// stop stops the heartbeat and waits for a heartbeat that is being written.
 func (e *events) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -276,7 +283,7 @@ func (e *events) beat() {
 	}
 }
 
-// cycle writes the result of one read: its chunks, if any, and its end.
+// cycle writes one page, unless it is empty, and its control frame.
 func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -303,7 +310,8 @@ func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 	return e.send(large)
 }
 
-// long writes a page while it is read, without the end of its frame. The caller holds mu.
+// long writes a page piece by piece while it is read, without the blank line after it. The caller
+// holds mu.
 func (e *events) long(ctx context.Context, p conversation.Page) error {
 	out := piecewise{w: e.w, pages: e.pages, begin: func() error {
 		if _, err := io.WriteString(e.w, dataField); err != nil {
@@ -314,10 +322,11 @@ func (e *events) long(ctx context.Context, p conversation.Page) error {
 	return out.write(ctx, p)
 }
 
-// dataField precedes a page.
+// dataField begins the frame of a page.
 const dataField = "event: data\ndata:"
 
-// send writes a large page, if any, and the buffer. The caller holds mu.
+// send writes a large page, if any, and then the buffer. After an error nothing more is written. The
+// caller holds mu.
 func (e *events) send(large []byte) error {
 	leave, err := e.pages.enter(e.w, large)
 	if err == nil {
