@@ -1,8 +1,8 @@
-// Package analytics verifies the queries for analysts and operators against events: every query of
-// docs/analytics.md and every panel of the dashboard under deploy/grafana.
+// Package analytics tests the queries that analysts and operators run on events: every query of
+// docs/analytics.md and every panel of the dashboard under deploy/grafana. It contains tests only.
 //
-// Its tests generate events of many conversations over some days from a seed, by projecting records.
-// They store them in a real engine through the real sink, some of them twice, and compare every number
-// of every query with one computed from the events in Go. A query without such a computation fails,
-// and so does a computation without a query.
+// The tests generate the events of many conversations over some days from a seed, by projecting log
+// records. They write them to a ClickHouse engine through the sink of the product, some of them twice.
+// Then they compare every number of every query with one that Go code computes from the events. A
+// query without such a computation fails, and so does a computation without a query.
 package analytics

@@ -1,6 +1,5 @@
-// Package threads sets the number of threads of the programs of this module.
-//
-// Their main functions call [Spread] first.
+// Package threads sets GOMAXPROCS for the programs of this module, for lower latency on small
+// machines. Their main functions call [Spread] first.
 package threads
 
 import (
@@ -8,22 +7,25 @@ import (
 	"runtime"
 )
 
-// smallMachine is the maximum number of processors of a small machine.
+// smallMachine is the maximum number of logical CPUs of a small machine.
 const smallMachine = 4
 
-// threads returns GOMAXPROCS for a small machine: one and a half times the number of processors. The
-// Go scheduler lets short work wait up to 10 ms behind long work on the same thread. Threads that wait
-// for a processor are scheduled by the system, which prefers those that have run least. With twice as
-// many threads, a single request took longer. It returns 0 if GOMAXPROCS or a container's CPU limit is
-// set.
-func threads(processors, allowed int, named string) int {
-	if named != "" || allowed != processors || processors > smallMachine {
+// threads returns GOMAXPROCS for a machine with cpus logical CPUs: one and a half times their number.
+// It returns 0, no change, for larger machines. It also returns 0 if the environment sets GOMAXPROCS,
+// or if the current value differs from cpus, as under a container's CPU limit.
+//
+// With one thread per CPU, the Go scheduler lets a short goroutine wait up to 10 ms behind a long one.
+// With more threads than CPUs the operating system shares the CPUs, and it prefers the threads that
+// have run least. With twice as many threads, a single request took longer.
+func threads(cpus, current int, env string) int {
+	if env != "" || current != cpus || cpus > smallMachine {
 		return 0
 	}
-	return processors + max(1, processors/2)
+	return cpus + max(1, cpus/2)
 }
 
-// Spread applies the number to this process.
+// Spread sets GOMAXPROCS of this process to more than the number of CPUs if the machine is small. Call
+// it once, first in main.
 func Spread() {
 	if n := threads(runtime.NumCPU(), runtime.GOMAXPROCS(0), os.Getenv("GOMAXPROCS")); n > 0 {
 		runtime.GOMAXPROCS(n)

@@ -14,15 +14,16 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxDays is the maximum number of days per insert. The server rejects more than 100 partitions in
-// one.
+// maxDays is the maximum number of days of events in one insert. Each day is a partition, and the
+// server rejects inserts into more than 100.
 const maxDays = 64
 
-// chunkRows is the number of rows per chunk. The native protocol sends each chunk as a part of the
-// same insert: the server joins the parts, and the column buffers are reused.
+// chunkRows is the number of rows that are encoded at once. By the native protocol each chunk is sent
+// on its own, which reuses the buffers; the server joins them to one insert.
 const chunkRows = 512
 
-// Sink writes events into a database. It implements [observability.Sink].
+// Sink writes events into a database. It implements [observability.Sink] and is safe for concurrent
+// use.
 type Sink struct {
 	db           *Database
 	whole, brief insert
@@ -30,7 +31,7 @@ type Sink struct {
 	spare        sync.Pool // of *filling
 }
 
-// insert is a statement and its columns.
+// insert is an INSERT statement and its columns.
 type insert struct {
 	statement string
 	columns   []column
@@ -40,8 +41,8 @@ func newInsert(cs []column) insert {
 	return insert{"INSERT INTO events_raw (" + names(cs) + ")", cs}
 }
 
-// NewSink returns a sink, or a [*DeniedError] if the user may only read. It creates no tables. The
-// caller owns the Database and closes it after the last Write.
+// NewSink returns a sink. It returns a [*DeniedError] if the database user may only read. It sends no
+// request and creates no tables. The caller owns the Database and closes it after the last Write.
 func NewSink(db *Database) (*Sink, error) {
 	if db.ReadOnly() {
 		return nil, db.denied("INSERT INTO events_raw", errors.New("the user may only read"))
@@ -52,8 +53,9 @@ func NewSink(db *Database) (*Sink, error) {
 // Name implements [observability.Sink].
 func (*Sink) Name() string { return "clickhouse" }
 
-// Write implements [observability.Sink] with one insert, which returns when the rows are in the table.
-// Events of more than 64 days take one insert per 64. It returns [ErrNoSchema] if tables are missing.
+// Write implements [observability.Sink]. It returns when the rows are in the table. All events take
+// one insert, or one for each 64 days if they are of more. It returns [ErrNoSchema] if tables are
+// missing. After an error, any of the events may be stored; writing them again is safe.
 func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("store %d events: %w", len(events), err)
@@ -77,7 +79,7 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) error {
 		return err
 	}
 	defer func() {
-		if !batch.IsSent() { // After an error or a panic.
+		if !batch.IsSent() { // after an error or a panic
 			_ = batch.Abort() // The connection is closed in any case.
 		}
 	}()
@@ -86,29 +88,31 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) error {
 		f = &filling{encoder: s.encoder, wire: newWire()}
 	}
 	if err := f.fill(ctx, batch, in.columns, events, s.db.opts.HTTP); err != nil {
-		return err // A partly filled buffer is not reused.
+		return err // Do not reuse a partly filled buffer.
 	}
 	f.reset()
 	s.spare.Put(f)
 	return batch.Send()
 }
 
-// filling holds the buffers of an insert in addition to the driver's.
+// filling holds the buffers with which one insert is encoded, in addition to the driver's. Sink.spare
+// pools them.
 type filling struct {
 	encoder      *observability.Encoder
 	rows         []row
 	payloads     []byte
-	dictionaries []dictionary // by column
+	dictionaries []dictionary // one for each column, used for LowCardinality columns
 	wire         *wire
 }
 
-// fill adds all events to a batch, as a whole or in parts that it sends.
+// fill adds all events to a batch. If whole, the caller sends it at the end; otherwise fill sends each
+// chunk.
 func (f *filling) fill(ctx context.Context, batch driver.Batch, columns []column, events []observability.Event, whole bool) error {
 	f.rows = slices.Grow(f.rows[:0], min(len(events), chunkRows))
 	f.dictionaries = slices.Grow(f.dictionaries[:0], len(columns))[:len(columns)]
 	to := batch.Columns()
 	for chunk := range slices.Chunk(events, chunkRows) {
-		err := ctx.Err() // The driver does not check the context before it sends.
+		err := ctx.Err() // The driver checks the context only when it sends.
 		if err != nil {
 			return err
 		}
@@ -140,7 +144,7 @@ func (f *filling) fill(ctx context.Context, batch driver.Batch, columns []column
 	return nil
 }
 
-// finish writes the dictionaries of the rows since the last call.
+// finish writes the LowCardinality columns of the rows added since the last call.
 func (f *filling) finish(to []drivercolumn.Interface, columns []column) error {
 	for i, c := range columns {
 		if c.word == nil {
@@ -153,10 +157,10 @@ func (f *filling) finish(to []drivercolumn.Interface, columns []column) error {
 	return nil
 }
 
-// maxSpare bounds the buffers, in bytes, that each part of a filling keeps for reuse.
+// maxSpare bounds the bytes of each buffer that a filling keeps for reuse.
 const maxSpare = 1 << 20
 
-// reset releases the events.
+// reset clears the rows, so that they do not retain events, and drops large buffers.
 func (f *filling) reset() {
 	clear(f.rows[:cap(f.rows)])
 	if cap(f.payloads) > maxSpare {
@@ -170,7 +174,8 @@ func (f *filling) reset() {
 	}
 }
 
-// byDays splits events into groups of at most maxDays days, usually one.
+// byDays splits events into groups of at most maxDays days. There is one group unless the events are
+// of more days.
 func byDays(events []observability.Event) [][]observability.Event {
 	if len(events) == 0 {
 		return nil

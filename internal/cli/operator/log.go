@@ -25,14 +25,14 @@ const (
 	exitCorruption = cli.ExitCorruption
 )
 
-// logConfig holds the flags of "parley log".
+// logConfig holds the flags of the subcommands of "parley log".
 type logConfig struct {
 	program         *cli.Program
 	place           *cli.Place
-	agent, id, conv string // the conversation; all empty means every one
+	agent, id, conv string // the conversation by its address or its key; all empty for every one
 	from, to        int64
 	json, write     bool
-	cut             bool
+	truncateLog     bool // --truncate
 }
 
 func logCommand(p *cli.Program) *cobra.Command {
@@ -133,7 +133,7 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 			"  parley log repair --agent assistant --id hello --truncate",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.cut {
+			if cfg.truncateLog {
 				return cfg.truncate(cmd.Context(), cmd.OutOrStdout())
 			}
 			return cfg.repair(cmd.Context(), cmd.OutOrStdout())
@@ -141,12 +141,12 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 	}
 	cfg.bucketFlags(cmd)
 	cmd.Flags().BoolVar(&cfg.write, "write", false, "make the changes")
-	cmd.Flags().BoolVar(&cfg.cut, "truncate", false, "truncate the log of one conversation before its first corrupt batch; the listed data is lost")
+	cmd.Flags().BoolVar(&cfg.truncateLog, "truncate", false, "truncate the log of one conversation before its first corrupt batch; the listed data is lost")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print findings as lines of JSON, followed by the counts")
 	return cmd
 }
 
-// key returns the key of the conversation that the flags name, "" if they name none.
+// key returns the key of the conversation that the flags select, "" for all conversations.
 func (cfg *logConfig) key() (conversation.Key, error) {
 	switch {
 	case cfg.conv != "":
@@ -160,8 +160,9 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 	return "", nil
 }
 
-// checking calls with, for writing if the flags ask for it. A bucket that cannot be opened is not a
-// finding, so the error has the exit code [cli.ExitUnknown].
+// checking opens the bucket for a check, for writing if --write is set, and calls use. If the bucket
+// cannot be opened, the error has the exit code [cli.ExitUnknown], because the other codes are results
+// of the check.
 func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) error) error {
 	opened := false
 	err := cfg.with(cfg.write, func(at config.Bucket, b storage.Bucket) error {
@@ -175,7 +176,7 @@ func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) erro
 	return err
 }
 
-// with opens the bucket while use runs. Without write, no byte of a folder changes.
+// with opens the bucket, calls use and closes it. Without write, it changes no byte of a data folder.
 func (cfg *logConfig) with(write bool, use func(at config.Bucket, b storage.Bucket) error) (err error) {
 	conf, _, err := cfg.place.Find("bucket")
 	if err != nil {
@@ -212,7 +213,7 @@ func (cfg *logConfig) dump(ctx context.Context, args []string, out io.Writer) er
 	})
 }
 
-// explain adds a remedy to an error.
+// explain adds a remedy to an error of a check, if one is known.
 func (cfg *logConfig) explain(at config.Bucket, err error) error {
 	var e *storage.Error
 	switch {
@@ -244,7 +245,7 @@ func (cfg *logConfig) verify(ctx context.Context, out io.Writer) error {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Corruption > 0:
-			p.offerCut(conv)
+			p.offerTruncate(conv)
 			return &cli.ExitError{Code: exitCorruption}
 		case sum.Repairable > 0:
 			return &cli.ExitError{Code: exitRepairable}
@@ -274,7 +275,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Corruption > 0:
-			p.offerCut(conv)
+			p.offerTruncate(conv)
 			return &cli.ExitError{Code: exitCorruption}
 		case sum.Planned > 0:
 			return &cli.ExitError{Code: exitRepairable}
@@ -292,8 +293,8 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// offerCut prints the remedy for corruption that repair cannot fix.
-func (p *findingPrinter) offerCut(conv conversation.Key) {
+// offerTruncate prints the remedies for corruption that repair cannot fix: a copy, or --truncate.
+func (p *findingPrinter) offerTruncate(conv conversation.Key) {
 	if p.json {
 		return
 	}
@@ -304,7 +305,7 @@ func (p *findingPrinter) offerCut(conv conversation.Key) {
 	p.write(fmt.Sprintf("restore the corrupt objects from a copy; without one, parley log repair --truncate %s prints the loss of truncating the log before them\n", which))
 }
 
-// repairs counts the applied or planned repairs.
+// repairs returns the part of the summary that counts the applied or planned repairs.
 func repairs(s inspect.Summary, write bool) string {
 	switch {
 	case write:
@@ -315,12 +316,12 @@ func repairs(s inspect.Summary, write bool) string {
 	return ", nothing to repair"
 }
 
-// findingPrinter prints findings as text or JSON.
+// findingPrinter prints findings and the summary as text, or as lines of JSON.
 type findingPrinter struct {
 	out       io.Writer
 	json      bool
-	leftovers map[inspect.Kind]int64 // never deleted automatically, counted for the text form
-	err       error                  // first write error
+	leftovers map[inspect.Kind]int64 // number of leftovers by kind, printed in one line each in the text form
+	err       error                  // first error of a write to out
 }
 
 func (p *findingPrinter) write(s string) {
@@ -329,7 +330,8 @@ func (p *findingPrinter) write(s string) {
 	}
 }
 
-// print prints a finding; v is its JSON form.
+// print prints a finding. v is its JSON form, o and steps are the outcome and the steps of a repair,
+// empty for a check.
 func (p *findingPrinter) print(v any, f inspect.Finding, o inspect.Outcome, steps []string) {
 	if p.json {
 		p.value(v)
@@ -369,14 +371,15 @@ func (p *findingPrinter) value(v any) {
 	p.write(string(line) + "\n")
 }
 
-// printLeftovers prints the count of each kind.
+// printLeftovers prints one line with the number of leftovers of each kind.
 func (p *findingPrinter) printLeftovers() {
 	for _, kind := range slices.Sorted(maps.Keys(p.leftovers)) {
 		p.write(fmt.Sprintf("note %s: %s\n  they only use space; parley log repair --write deletes them\n", kind, cli.Count(p.leftovers[kind], "leftover")))
 	}
 }
 
-// sum prints the scope of the check and its counts, followed by more.
+// sum prints the summary: the checked objects and the findings by severity. more is appended to the
+// text form.
 func (p *findingPrinter) sum(command string, at config.Bucket, s inspect.Summary, more string) {
 	p.printLeftovers()
 	if p.json {

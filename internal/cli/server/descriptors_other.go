@@ -2,5 +2,5 @@
 
 package server
 
-// descriptorLimit returns the maximum of open files of the process, 0 for no limit.
+// descriptorLimit returns 0, no known limit, because this system has no RLIMIT_NOFILE.
 func descriptorLimit() int { return 0 }
