@@ -51,7 +51,7 @@ type activation struct {
 	log     *slog.Logger
 	self    *self
 	machine *machine.Machine
-	clock   pending.Clock // of waits; set once
+	clock   pending.Clock // clock of the waits; set once
 	random  io.Reader
 	writer  *logWriter
 	archive *history.Archive // nil until the log is open

@@ -19,7 +19,7 @@ type checkedAdmission struct {
 	admission conversation.Admission
 	precheck  bool
 	unfit     *conversation.Error        // nil if valid
-	fit       *machine.Fit               // of a signal
+	fit       *machine.Fit               // result of the schema check of a signal
 	dead      *conversation.PostEnqueued // the post that a signal redelivers
 }
 

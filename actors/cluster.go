@@ -84,7 +84,7 @@ type ClusterView struct {
 type ClusterMember struct {
 	storage.Member
 	Active int64     // conversations in memory
-	Busy   int64     // of these, with unsettled work
+	Busy   int64     // number of them with unsettled work
 	Beats  int64     // counter of its newest heartbeat, 0 if there is none; a live node increments it
 	Beat   time.Time // time of that heartbeat by the node's clock; zero if there is none
 	// Reach lists the other members that the node reaches, nil if it does not report them.

@@ -39,7 +39,7 @@ type (
 	restingKey    [32]byte // a conversation.Key
 	restingWriter struct {
 		nonce   [26]byte         // a ULID
-		day     [10]byte         // of the newest index entry, zero if there is none
+		day     [10]byte         // day of the newest index entry, zero if there is none
 		tail    storage.Position // its last batch, then also the last of the log
 		until   time.Duration
 		shipped int64 // the last batch whose events are shipped, -1 if none

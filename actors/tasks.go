@@ -11,10 +11,10 @@ import (
 type tasks struct {
 	log *slog.Logger
 
-	ctx    context.Context // of all activations; ends before Run returns
+	ctx    context.Context // context of all activations; ends before Run returns
 	cancel context.CancelFunc
 
-	saving   context.Context // of checkpoints, which outlive their activations; ends before Run returns
+	saving   context.Context // context of checkpoints, which outlive their activations; ends before Run returns
 	endSaves context.CancelFunc
 
 	mu      sync.Mutex

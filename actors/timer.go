@@ -44,7 +44,7 @@ func (a *activation) storeTimer(e machine.StoreTimer) {
 type timers struct {
 	fire    func(timerFired) // sends to the activation
 	slots   [machine.Timers]timerSlot
-	retries map[int]*time.Timer // of failed model calls, by gen
+	retries map[int]*time.Timer // retry timers of failed model calls, by gen
 }
 
 type timerSlot struct {

@@ -18,7 +18,7 @@ import (
 // Limits of the images of one [Result].
 const (
 	MaxImages     = 16
-	MaxImageBytes = 16 << 20 // of all together
+	MaxImageBytes = 16 << 20 // bytes of all images together
 )
 
 // maxMetaBytes limits media types and file names, in bytes.

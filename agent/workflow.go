@@ -141,7 +141,7 @@ type Started[Out any] struct {
 	// ID is the id of the run.
 	ID conversation.RunID
 
-	name string // of the wait
+	name string // name of the wait
 	from *steps
 	err  func(err error) error
 }

@@ -12,7 +12,7 @@ import (
 
 // flow is a sequence of items that can be followed.
 type flow[T any] struct {
-	query   url.Values // of a read, in addition to its offset
+	query   url.Values // query of each read, in addition to its offset
 	awaited bool       // it may not exist yet
 	decode  func(list []T, b []byte) ([]T, error)
 	at      func(T) conversation.Position

@@ -244,7 +244,7 @@ type encoder struct {
 	src   io.Reader // nil until the first read
 	raw   [24 << 10]byte
 	text  [32 << 10]byte
-	ready []byte // of text
+	ready []byte // bytes of text
 	ended bool
 }
 

@@ -37,7 +37,7 @@ type request struct {
 // answer is a successful response. Its owner closes it.
 type answer struct {
 	*http.Response
-	parent  context.Context // of the call, to distinguish its end from the watchdog's
+	parent  context.Context // context of the call, to distinguish its end from the watchdog's
 	ctx     context.Context
 	dog     *watchdog
 	then    time.Duration

@@ -98,7 +98,7 @@ type server struct {
 	t     *testing.T
 	store *local.Store
 	model *model
-	url   string // of the mount
+	url   string // URL of the mount
 	web   *httptest.Server
 
 	mu      sync.Mutex

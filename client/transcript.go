@@ -18,7 +18,7 @@ import (
 type Transcript struct {
 	id          conversation.ConversationID
 	offset      conversation.Offset
-	last        conversation.Position // of the chunks applied
+	last        conversation.Position // position of the last applied chunk
 	messages    []*message
 	byID        map[conversation.MessageID]*message
 	settlements []conversation.Settlement

@@ -29,7 +29,7 @@ type Post struct {
 	Target     string          `json:"target"`
 	Body       json.RawMessage `json:"body"`
 	At         Time            `json:"at"`
-	Offset     Offset          `json:"offset"` // of the batch with the body
+	Offset     Offset          `json:"offset"` // offset of the batch with the body
 	// Attempts counts the failed attempts. Reason is the last failure. The next attempt is due at
 	// Until; 0 is at once.
 	Attempts int    `json:"attempts,omitempty"`

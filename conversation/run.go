@@ -83,7 +83,7 @@ func (id RunID) Valid() bool {
 // Run is the state of a run of a workflow. Values returned by [State.Run] are read-only.
 type Run struct {
 	Submission SubmissionID    `json:"submission"`
-	Hash       string          `json:"hash"` // of its input
+	Hash       string          `json:"hash"` // hash of its input
 	Offset     Offset          `json:"offset"`
 	Input      json.RawMessage `json:"input"`
 	StartedAt  Time            `json:"startedAt"`

@@ -32,7 +32,7 @@ type Beta struct {
 // betaLine serves the beta line of a handler.
 type betaLine struct {
 	eventLine
-	prefix string // of its routes, without a trailing slash
+	prefix string // prefix of its routes, without a trailing slash
 	agents []string
 }
 

@@ -28,7 +28,7 @@ type Runs struct {
 // runLine serves workflows and runs, for clients of Parley or of the beta line.
 type runLine struct {
 	eventLine
-	prefix    string // of its routes, without a trailing slash
+	prefix    string // prefix of its routes, without a trailing slash
 	workflows []string
 	runs      conversation.RunReader // nil without workflows
 	beta      bool                   // beta line: without signals and aborts of runs

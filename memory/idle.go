@@ -19,7 +19,7 @@ type Idle struct {
 
 	mu      sync.Mutex
 	held    int64
-	order   list.List // of *Kept, most recently used first
+	order   list.List // elements are *Kept, most recently used first
 	shelves []*Shelf
 	soon    *time.Timer // trims when the oldest entry has been unused for long enough
 }

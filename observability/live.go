@@ -51,7 +51,7 @@ type liveTurn struct {
 	message     Message
 	thinking    bool
 	contents    int // parts so far
-	bytes       int // of the current part
+	bytes       int // bytes of the current part
 	part        string
 	cut         bool // the part is longer than the kept text
 	resultBytes int  // bytes of results

@@ -119,7 +119,7 @@ type projection struct {
 // scope is the part of a conversation that an event belongs to.
 type scope struct {
 	submission conversation.SubmissionID
-	child      conversation.ConversationID // of a subagent
+	child      conversation.ConversationID // conversation of a subagent
 	parent     conversation.ConversationID // of a subagent's subagent: its caller
 	operation  string
 	turn       conversation.TurnID

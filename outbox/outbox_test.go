@@ -26,7 +26,7 @@ func TestFind(t *testing.T) {
 	for name, c := range map[string]struct {
 		routes outbox.Routes
 		target string
-		want   string // of the error
+		want   string // part of the error text
 	}{
 		"a name":            {outbox.Routes{Targets: named}, "ledger", ""},
 		"another":           {outbox.Routes{Targets: named}, "legder", `unknown target "legder"; add it`},
@@ -97,7 +97,7 @@ func TestCheckNotices(t *testing.T) {
 	r := outbox.Routes{URLs: someURLs{deliver}, Targets: map[string]outbox.Target{"ledger": deliver, "slack": bot{deliver}, "channels.x": deliver}}
 	for name, c := range map[string]struct {
 		notify, open []string
-		want         string // of the error
+		want         string // part of the error text
 	}{
 		"nothing":                 {nil, nil, ""},
 		"known targets":           {[]string{"ledger", "slack"}, []string{"ledger", "https://example.com", "https://*.example.com"}, ""},

@@ -47,8 +47,8 @@ type Assembler struct {
 	yield     func(Event) bool
 	model     Model
 	limits    Limits
-	bytes     int         // of the reply so far
-	part      partKind    // of the current part
+	bytes     int         // bytes of the reply so far
+	part      partKind    // kind of the current part
 	over      *LimitError // nil unless a limit was exceeded
 	stopped   bool
 	finished  bool

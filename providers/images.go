@@ -22,7 +22,7 @@ const (
 
 // imageRules are the image limits of a model. If both are 0 it accepts no images.
 type imageRules struct {
-	bytes int64 // of base64
+	bytes int64 // bytes in base64
 	side  int   // in pixels
 }
 

@@ -17,7 +17,7 @@ var errStopped = errors.New("stopped by the consumer")
 type walk struct {
 	logs  *Logs
 	conv  conversation.Key
-	at    Position // of the last batch visited
+	at    Position // position of the last batch visited
 	held  *Batch   // a claim after at that no later batch has confirmed yet
 	visit func(Batch) bool
 }
@@ -195,7 +195,7 @@ type ranged struct {
 	conv        conversation.Key
 	first, last int64
 	batches     []Batch
-	bytes       int // of their lines
+	bytes       int // bytes of their lines
 }
 
 // full reports whether the byte limit is reached.

@@ -55,7 +55,7 @@ type view struct {
 	uncut    int                                           // bytes folded since the last cut
 	fresh    int                                           // bytes folded since the last call of taken
 
-	marks  feed.Marks // of the event stream, from a checkpoint
+	marks  feed.Marks // marks of the event stream, from a checkpoint
 	events *stream    // projected up to the head; nil until needed
 }
 

@@ -50,7 +50,7 @@ func newBucket(t *testing.T) storage.Bucket {
 type stack struct {
 	t      *testing.T
 	bucket storage.Bucket
-	url    string // of the server
+	url    string // URL of the server
 	held   chan struct{}
 	stop   context.CancelFunc
 	ended  chan error

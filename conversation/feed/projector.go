@@ -33,8 +33,8 @@ type Projector struct {
 // state is the projector's state between batches.
 type state struct {
 	Next      int64                                 `json:"next"`            // number of the next event
-	Born      int64                                 `json:"born,omitempty"`  // of the first event of the current incarnation
-	At        conversation.Time                     `json:"at,omitzero"`     // of the previous record
+	Born      int64                                 `json:"born,omitempty"`  // number of the first event of the current incarnation
+	At        conversation.Time                     `json:"at,omitzero"`     // time of the previous record
 	Unsettled map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
 	Tasks     map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // active subagents
 	Run       *run                                  `json:"run,omitempty"`   // of a run's log
@@ -59,7 +59,7 @@ type lane struct {
 	Asked   *message                    `json:"asked,omitempty"`  // until the first turn has it
 	Message conversation.MessageID      `json:"message,omitempty"`
 	Turn    *turn                       `json:"turn,omitempty"`
-	Text    string                      `json:"text,omitempty"` // of the last complete turn
+	Text    string                      `json:"text,omitempty"` // text of the last complete turn
 }
 
 // turn is an active model call, or one whose tools run.

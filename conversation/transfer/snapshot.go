@@ -246,8 +246,8 @@ type responding struct {
 	*writing
 	of    conversation.Message
 	turn  conversation.TurnID
-	kind  string                      // of the previous part in the turn
-	calls []*conversation.ToolSettled // of the turn
+	kind  string                      // kind of the previous part in the turn
+	calls []*conversation.ToolSettled // settlements of the turn's calls
 	names []conversation.CallName
 	begun bool
 }

@@ -17,15 +17,15 @@ import (
 type value struct {
 	at           *path
 	node         *node
-	line, column int    // of its key, or of the item of a list
-	name         string // of its key
+	line, column int    // position of its key, or of the item of a list
+	name         string // name of its key
 	example      string // valid "key: value"
 }
 
 // field is a key that a mapping may have.
 type field struct {
 	name    string
-	example string // of a value, as yaml
+	example string // example of a value, as yaml
 	read    func(value)
 	// required makes its absence a mistake.
 	required bool

@@ -41,7 +41,7 @@ type node struct {
 // pair is an entry of a mapping. Names are unique.
 type pair struct {
 	name         string
-	line, column int // of the name
+	line, column int // position of the name
 	value        *node
 }
 

@@ -37,7 +37,7 @@ type stream[V any] struct {
 	items chan item[V]
 	more  chan bool // has an element when the consumer wants another value; closed when it has stopped
 	ended chan struct{}
-	err   error // of the iterator; read after ended is closed
+	err   error // error of the iterator; read after ended is closed
 }
 
 func (s *stream[V]) produce(seq iter.Seq2[V, error]) {

@@ -25,7 +25,7 @@ type scene struct {
 	also   rule
 	from   func() world
 	faults faults
-	want   string // of the violation, empty if there is none
+	want   string // text of the violation, empty if there is none
 }
 
 func (s scene) explore(t *testing.T, what func(*cluster) app) {

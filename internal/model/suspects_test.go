@@ -247,7 +247,7 @@ func (m suspectModel) Unfinished(w suspectWorld) string {
 func TestSuspects(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model suspectModel
-		want  string // of the violation, empty if there is none
+		want  string // text of the violation, empty if there is none
 	}{
 		"innocents":                   {suspectModel{kills: 5}, ""},
 		"poison":                      {suspectModel{sick: true, kills: 3}, ""},

@@ -219,7 +219,7 @@ func (m treeModel) Unfinished(w treeWorld) string {
 func TestTrees(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model treeModel
-		want  string // of the violation, empty if there is none
+		want  string // text of the violation, empty if there is none
 	}{
 		"budget":              {treeModel{}, ""},
 		"abort":               {treeModel{aborts: true}, ""},

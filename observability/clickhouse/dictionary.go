@@ -16,13 +16,13 @@ type dictionary struct {
 	values []string          // by key; key 0 is the empty one
 	known  map[string]uint32 // all other keys by value
 	last   string            // previous value, which often repeats
-	key    uint32            // of last
+	key    uint32            // key of last
 }
 
 // wire passes bytes to a column of the driver.
 type wire struct {
 	bytes  bytes.Buffer
-	reader *proto.Reader // of bytes
+	reader *proto.Reader // reads from bytes
 }
 
 func newWire() *wire {

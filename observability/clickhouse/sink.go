@@ -28,7 +28,7 @@ type Sink struct {
 	db           *Database
 	whole, brief insert
 	encoder      *observability.Encoder
-	spare        sync.Pool // of *filling
+	spare        sync.Pool // pool of *filling
 }
 
 // insert is an INSERT statement and its columns.

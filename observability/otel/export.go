@@ -135,7 +135,7 @@ type metricExporter struct {
 	verdicts verdicts
 
 	mu       sync.Mutex
-	last     error // of the last export
+	last     error // error of the last export
 	unlogged error // first failure without an explanation; logged by logFailure
 	logged   bool  // whether the failure was logged
 }

@@ -21,7 +21,7 @@ const taskSession = "task:"
 // work is the state of one submission, or of work without one.
 type work struct {
 	caller  trace.SpanContext // from the traceparent, invalid if there is none
-	root    trace.SpanContext // of the operation's span, invalid until needed
+	root    trace.SpanContext // context of the operation's span, invalid until needed
 	began   conversation.Time // the operation, 0 if not seen
 	attempt int               // last attempt that began, 0 if none was seen
 }

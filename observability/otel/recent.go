@@ -6,7 +6,7 @@ import "container/list"
 type recent[K comparable, V any] struct {
 	max     int
 	entries map[K]*list.Element
-	order   *list.List // of entry[K, V], most recently used first
+	order   *list.List // elements are entry[K, V], most recently used first
 	evicted func(V)    // may be nil
 }
 

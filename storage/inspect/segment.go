@@ -26,7 +26,7 @@ type segmentWalk struct {
 
 	index   *segment.Index // nil until opened
 	frame   int            // next frame to decode
-	offset  int64          // of the next frame to read
+	offset  int64          // offset of the next frame to read, in bytes
 	data    []byte         // frames that are read but not decoded
 	batches []storage.Batch
 	prev    *segment.Hash // hash at the end of the last frame

@@ -105,10 +105,10 @@ type cutter struct {
 	bucket     storage.Bucket // sends every write once
 	opts       RepairOptions
 
-	at      storage.Position // of the last batch kept
+	at      storage.Position // position of the last batch kept
 	writers int64            // up to at
 	state   *conversation.State
-	hashes  map[int64]storage.Hash // of the kept batches that have checkpoints
+	hashes  map[int64]storage.Hash // hashes of the kept batches that have checkpoints
 
 	logs     []storage.ListedKey // truncated batch objects
 	rest     []string            // and truncated segments, checkpoints and pages

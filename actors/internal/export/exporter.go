@@ -40,7 +40,7 @@ type Exporter struct {
 	room   chan struct{}
 	toRead []*trail  // in order of arrival
 	later  []delayed // to be read again, soonest first
-	behind list.List // of *trail: not all batches are in memory, oldest first
+	behind list.List // elements are *trail whose batches are not all in memory, oldest first
 	shards [storage.ExportShards]shard
 	counts counts
 

@@ -143,7 +143,7 @@ type link struct {
 	links   *links
 	address string
 	dial    func() (grpc.ClientStream, error)
-	ctx     context.Context // of the stream, from connect to end
+	ctx     context.Context // context of the stream, from connect to end
 	cancel  context.CancelFunc
 	closed  atomic.Bool // closed by this side; the library is not notified
 

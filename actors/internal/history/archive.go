@@ -93,7 +93,7 @@ type Archive struct {
 	saving bool
 	newest *storage.Checkpoint // the newest checkpoint read or stored
 	recent []storage.Batch     // the newest batches that no segment holds, up to maxRecentBytes
-	bytes  int                 // of the lines of recent
+	bytes  int                 // bytes of the lines in recent
 	held   atomic.Int64        // bytes of pages in memory, including rendered text
 	// day is the newest day with a requested index entry, indexed that of the newest stored entry.
 	// entry is the queued one, or nil.

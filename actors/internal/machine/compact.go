@@ -21,8 +21,8 @@ type compaction struct {
 	asked  bool
 	to     ReplyID             // the caller, if asked
 	began  time.Duration       // Env.Mono when it was requested
-	tokens int64               // of the newest model call, 0 if unknown
-	origin conversation.Origin // of the work; empty if a caller requested it
+	tokens int64               // tokens of the newest model call, 0 if unknown
+	origin conversation.Origin // origin of the work; empty if a caller requested it
 }
 
 // compactSoon compacts the view while the work continues.

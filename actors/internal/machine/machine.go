@@ -94,14 +94,14 @@ type Machine struct {
 	claims       []Claim
 	lastBuilt    conversation.Time // build time of the last batch before this activation, see [Opened].Last
 	backlog      []Input           // inputs before Opened
-	backlogBytes int               // of its admissions
+	backlogBytes int               // bytes of its admissions
 	stopped      bool
 	openErr      *conversation.Error // read error of the log, or nil
 
 	durable       conversation.Offset
 	claimed       bool // a batch of this writer is durable
 	inflight      *conversation.Batch
-	inflightBytes int // of it
+	inflightBytes int // bytes of the batch in flight
 	pending       pending
 	lastStart     time.Duration
 	started       bool // lastStart is set
@@ -109,13 +109,13 @@ type Machine struct {
 
 	waits     []wait
 	signals   []Admit                                // for suspended calls, until a journal lists this writer
-	receipts  map[conversation.SubmissionID]*receipt // of unsettled submissions admitted here
+	receipts  map[conversation.SubmissionID]*receipt // receipts of unsettled submissions that this activation admitted
 	sending   map[conversation.SubmissionID]bool     // replies being delivered
 	posting   map[string]*posting                    // by target
 	tailReads tailReads
 	listing   bool
 	listed    bool
-	timers    map[StoreTimer]bool // of suspended submissions and deferred posts; true once stored
+	timers    map[StoreTimer]bool // timers of suspended submissions and deferred posts; true once stored
 	dueAt     conversation.Time   // expiry of TimerDue, 0 if it is not set
 
 	work     *work   // the attempt under way
@@ -127,7 +127,7 @@ type Machine struct {
 	idling   bool
 
 	grown grown
-	size  int // of the state at the last checkpoint or at opening
+	size  int // size of the state at the last checkpoint or at opening
 
 	env Env
 	ids minter
@@ -142,7 +142,7 @@ type pending struct {
 	batches []composed
 	grouped bool // the current group has its batch: the last
 	split   bool // the next group starts a new batch
-	bytes   int  // of all records
+	bytes   int  // bytes of all records
 }
 
 func (p *pending) empty() bool { return len(p.batches) == 0 }

@@ -25,8 +25,8 @@ type posting struct {
 	reason   string
 	took     time.Duration
 	buried   bool                // a dead letter is being stored
-	of       conversation.Offset // of the post's batch, which the dead letter names
-	at       conversation.Offset // of the batch with the outcome, 0 until then
+	of       conversation.Offset // offset of the post's batch, which the dead letter names
+	at       conversation.Offset // offset of the batch with the outcome, 0 until then
 }
 
 // postsFull reports whether the outbox has no room for a post of the given size.

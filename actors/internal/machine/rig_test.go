@@ -31,7 +31,7 @@ type checkpoint struct {
 // rig holds a machine, its durable log and the clocks. Tests perform the effects.
 type rig struct {
 	cfg      machine.Config
-	writer   string   // of the activation; final once open
+	writer   string   // writer of the activation; final once open
 	resting  *resting // writer of a passivated activation
 	limits   machine.Limits
 	m        *machine.Machine

@@ -87,9 +87,9 @@ type script struct {
 	d           *datadriven.TestData
 	names       *aliases
 	caller      machine.ReplyID
-	gen         int                       // of the newest model call
-	sub         conversation.SubmissionID // of the newest model call
-	retry       int                       // of the newest retry timer
+	gen         int                       // generation of the newest model call
+	sub         conversation.SubmissionID // submission of the newest model call
+	retry       int                       // generation of the newest retry timer
 	job         int                       // of the newest summary
 	timer       machine.StoreTimer        // the newest stored timer
 	post        conversation.PostID       // the newest sent or buried post

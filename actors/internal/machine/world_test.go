@@ -71,7 +71,7 @@ type world struct {
 	lateSignals map[machine.ReplyID]bool   // signals that came too late
 
 	lastStart time.Duration
-	appends   int // of this activation
+	appends   int // number of appends of this activation
 	seen      map[string]int
 }
 

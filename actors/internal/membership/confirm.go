@@ -20,8 +20,8 @@ type standing struct {
 	missed    int64         // heartbeats that were not stored
 	gone      int           // consecutive polls that found the known epoch deleted and none above it
 	lost      error         // no longer a member: a *ReplacedError or *GoneError
-	beatErr   error         // of the last heartbeat
-	pollErr   error         // of the last poll
+	beatErr   error         // error of the last heartbeat
+	pollErr   error         // error of the last poll
 	changed   chan struct{} // closed at the next confirmation or heartbeat
 }
 

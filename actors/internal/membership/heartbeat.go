@@ -20,7 +20,7 @@ const readsAtOnce = 32
 // The holder of turn owns the other fields.
 type heart struct {
 	turn  chan struct{}
-	count int64     // of the newest heartbeat, 0 before the first
+	count int64     // number of the newest heartbeat, 0 before the first
 	sent  time.Time // its send time
 }
 

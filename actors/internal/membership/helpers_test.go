@@ -36,7 +36,7 @@ type world struct {
 
 type network struct {
 	mu  sync.Mutex
-	ids []string // of running nodes
+	ids []string // ids of running nodes
 	cut func(a, b string) bool
 }
 

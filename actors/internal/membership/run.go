@@ -84,7 +84,7 @@ func (m *Membership) poll(ctx context.Context, began time.Time) error {
 // watchOthers checks the members after this one and expels crashed ones until ctx ends.
 func (m *Membership) watchOthers(ctx context.Context) {
 	var r ring
-	var wg sync.WaitGroup // of the cleanups
+	var wg sync.WaitGroup // counts the running cleanups
 	defer wg.Wait()
 	for pause(ctx, m.opts.checkEvery()) {
 		ids := idsOf(successors(m.known().Members, m.row.ID, watchedBy))

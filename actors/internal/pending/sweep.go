@@ -71,7 +71,7 @@ type Sweeper struct {
 
 	o        Options
 	unread   unread                    // has its own lock
-	gate     gate                      // of openings and reads
+	gate     gate                      // admits openings and reads
 	crashed  atomic.Pointer[time.Time] // when a journal of a crashed node was last found
 	marks    marks                     // numbers for the entry IDs of openings and reads
 	stored   atomic.Int64              // number of stored expirations, for their names

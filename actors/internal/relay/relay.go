@@ -89,7 +89,7 @@ type Options struct {
 
 type subscription struct {
 	owner string    // node that has acknowledged it, or ""
-	since time.Time // of owner
+	since time.Time // time of the last change of owner
 	due   bool      // subscribe before the next round
 	asked string    // last requested owner, or ""
 	moved time.Time // when asked last changed

@@ -14,7 +14,7 @@ import (
 // author provides the agent of the work on a submission: the conversation's agent, or a subagent
 // configured by its parent. It is safe for concurrent use.
 type author struct {
-	name   string // of the agent or subagent
+	name   string // name of the agent or subagent
 	agent  *agent.Agent
 	parent *author // set for a subagent, whose agent is nil
 	state  *authorState
@@ -25,7 +25,7 @@ type author struct {
 	mu        sync.Mutex
 	turn      *agent.Turn
 	effective *agent.Agent // the agent, with inherited fields of a subagent
-	setup     *agent.Setup // of the newest model call
+	setup     *agent.Setup // setup of the newest model call
 }
 
 // errNoSubagent reports that the author removed the subagent of a task.

@@ -14,7 +14,7 @@ import (
 // drafts are the drafts of replies under way in a conversation. They belong to the actor's goroutine.
 type drafts struct {
 	drafter *drafter            // nil unless a target shows drafts of the current reply
-	machine *machine.Machine    // of the current reply
+	machine *machine.Machine    // machine of the activation that writes the current reply
 	durable conversation.Offset // durable head, as passed to Landed
 	showing chan struct{}       // holds an element while a draft is shown; nil before the first drafter
 }

@@ -24,7 +24,7 @@ type feed struct {
 	ready func() // makes the actor call take
 
 	mu     sync.Mutex
-	model  string // of the events
+	model  string // model that the events come from
 	passed *machine.Replaced
 	facts  conversation.CallFacts
 	events []machine.ModelEvent

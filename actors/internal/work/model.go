@@ -73,8 +73,8 @@ type modelCall struct {
 	model     string
 	more      bool // another model is left
 	shown     prompt.View
-	images    []conversation.AttachmentID // of the request, oldest first
-	newest    int                         // of images: those of the newest message that has any
+	images    []conversation.AttachmentID // images in the request, oldest first
+	newest    int                         // number of images in the newest message that has any
 	archive   *history.Archive
 	closed    []*history.Page // history before exchanges
 	exchanges []conversation.Exchange

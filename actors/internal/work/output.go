@@ -113,7 +113,7 @@ func (o *outputs) window(ctx context.Context, t *conversation.ToolCall, in outpu
 		return prompt.Window{Text: whole, Size: len(whole)}, nil
 	}
 	w := prompt.Window{Size: int(t.Stored.Size)}
-	var sizes []int // of the pieces in the window
+	var sizes []int // sizes of the pieces in the window
 	for _, p := range t.Stored.Pieces {
 		end := w.At + len(w.Text) + int(p.Size)
 		if end <= in.From && w.Text == "" {

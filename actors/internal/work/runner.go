@@ -116,8 +116,8 @@ type Runner struct {
 	node    *Node
 	o       Options
 	works   map[int]*work // by gen; nil while nothing runs
-	author  *authorState  // of the newest work
-	sender  *sender       // of the newest work
+	author  *authorState  // author state for the newest work
+	sender  *sender       // sender of the newest work
 	starved bool          // a feed has events that the machine had no room for
 	drafts  drafts
 

@@ -28,10 +28,10 @@ const toolGrace = 5 * time.Second
 
 type toolCall struct {
 	node      *Node
-	options   *Options // of the runner
+	options   *Options // options of the runner
 	author    *author
 	effect    machine.RunTool
-	ctx       context.Context // of the work
+	ctx       context.Context // context of the work
 	feed      *feed
 	call      agent.Call
 	writes    *stateWrites // nil without state, and until the tool runs

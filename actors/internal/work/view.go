@@ -16,7 +16,7 @@ import (
 // changes later.
 type view struct {
 	created conversation.ConversationCreated
-	state   map[string]json.RawMessage // of the author
+	state   map[string]json.RawMessage // state of the author
 	origin  conversation.Origin
 
 	// Of the submission under way; zero if there is none.
@@ -28,11 +28,11 @@ type view struct {
 	delivery  conversation.Delivery
 	left      *conversation.Left // location of delivery if that is incomplete
 	continued int
-	above     *view // of the parent of a subagent, else nil
-	root      *view // of the root submission
+	above     *view // view of the parent of a subagent, else nil
+	root      *view // view of the root submission
 
-	attempts      int // of the root
-	dispatchDepth int // of the root
+	attempts      int // number of attempts of the root submission
+	dispatchDepth int // dispatch depth of the root submission
 	sender        *conversation.Sender
 	tree          conversation.TreeRef // tree of the root
 

@@ -33,7 +33,7 @@ func WithReadOnly(ctx context.Context) context.Context {
 // Origin identifies one run of a sender of messages; a later run of the same sender has the same name.
 // It is safe for concurrent use.
 type Origin struct {
-	Name string // of the call or hook; empty if it cannot run again
+	Name string // name of the call or hook; empty if it cannot run again
 	Step string // "/" and a digest of the step's name; empty outside of steps
 
 	mu   sync.Mutex

@@ -79,7 +79,7 @@ func (r *replay) unreadable(ctx context.Context, key conversation.Key, err error
 // collector groups the events of a log.
 type collector struct {
 	groups chan<- []observability.Event
-	size   int // of a group, in bytes
+	size   int // size of a group, in bytes
 	events []observability.Event
 	bytes  int
 }

@@ -71,7 +71,7 @@ func fit(s string, width int) string {
 type eventPrinter struct {
 	out   io.Writer
 	json  bool
-	width int // of the terminal, 0 for none
+	width int // width of the terminal, 0 for none
 	day   string
 }
 

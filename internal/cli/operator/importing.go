@@ -76,7 +76,7 @@ func (im *importing) conversation(ctx context.Context, raw string, at conversati
 // present is the stored part of a conversation.
 type present struct {
 	end   storage.Position
-	lines []byte // of all records
+	lines []byte // lines of all records
 	uid   conversation.UID
 	at    conversation.Time
 }

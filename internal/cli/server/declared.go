@@ -59,7 +59,7 @@ type declaration struct {
 
 // delivery is the content of one delivery in a form common to all platforms.
 type delivery struct {
-	id      string   // of the delivery, empty if the platform sends none
+	id      string   // id of the delivery, empty if the platform sends none
 	kinds   []string // names of its kind, any of which the configuration may list
 	payload any      // for templates
 	// instance and text are derived by the package of the platform and may be empty.

@@ -49,7 +49,7 @@ type eventsConfig struct {
 
 // destinations are the open sinks of a node. The owner closes them after the node has ended.
 type destinations struct {
-	options  actors.EventOptions // of the node
+	options  actors.EventOptions // event options of the node
 	database *lateDatabase       // nil without one
 	file     string              // events file, "" without one
 	closers  []func() error

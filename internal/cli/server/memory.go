@@ -48,7 +48,7 @@ func findMemory(configured int64, root fs.FS) memoryLimit {
 
 // cgroups is a mounted hierarchy of control groups that limit memory.
 type cgroups struct {
-	root string // of the hierarchy, as far as it is mounted
+	root string // root of the hierarchy, as far as it is mounted
 	at   string // mount point
 	file string // with the limit of a group
 }

@@ -338,7 +338,7 @@ func watchFolders(file string) (*fsnotify.Watcher, error) {
 func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes chan<- struct{}) {
 	timer := time.NewTimer(reloadLatest)
 	timer.Stop()
-	var first time.Time // of the events not reported yet
+	var first time.Time // time of the first event that is not reported yet
 	for {
 		select {
 		case <-ctx.Done():

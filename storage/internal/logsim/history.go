@@ -14,8 +14,8 @@ type op struct {
 	process    string
 	append     bool
 	call, back int64    // nanoseconds since the start
-	id         uint64   // of the appended batch
-	seq        int64    // of the batch, or the first of a read
+	id         uint64   // id of the appended batch
+	seq        int64    // number of the batch, or of the first batch of a read
 	read       []uint64 // ids read
 	known      bool     // the outcome of the append is known, or the read reached the end of the log
 }

@@ -28,7 +28,7 @@ func (r request) writes() bool {
 type network struct {
 	seed   uint64
 	store  storage.Bucket
-	folder string // of the conversation
+	folder string // folder of the conversation
 	trace  *schedule.Trace
 	stale  float64 // share of LISTs that hide new objects
 	rate   float64 // share of requests with a fault

@@ -64,8 +64,8 @@ type load struct {
 	rate int // requests per second
 
 	mu           sync.Mutex
-	took         []time.Duration // of answered requests, from their due time
-	results      [failed + 1]int // of first tries
+	took         []time.Duration // latencies of answered requests, from their due time
+	results      [failed + 1]int // number of first tries by result
 	failed       int             // after the second try
 	acknowledged map[string][]string
 	began        time.Time

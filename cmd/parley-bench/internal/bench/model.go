@@ -28,7 +28,7 @@ type Model struct {
 	fake    *fakemodel.Model
 	calls   atomic.Int64
 	nanos   atomic.Int64
-	readers chan chan []byte // of the next broadcast
+	readers chan chan []byte // readers of the next broadcast
 }
 
 func NewModel() *Model {

@@ -76,7 +76,7 @@ type runner struct {
 	o      Options
 	limits bounds
 	dir    string
-	prefix string // of every conversation
+	prefix string // prefix of the id of every conversation
 
 	reaper  *proc.Reaper
 	model   *child
