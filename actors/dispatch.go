@@ -169,7 +169,7 @@ func (r *Runtime) call(ctx context.Context, at conversation.Address, request pro
 	return r.callWithin(ctx, r.opts.AdmitTimeout, at, request)
 }
 
-// callWithin is call with another timeout.
+// callWithin calls the owner like call, within limit.
 func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
 	reply, uncertain, err := r.callOwner(ctx, limit, at, request)
 	if conversation.CodeOf(err) == conversation.CodeUnavailable {

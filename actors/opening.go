@@ -109,7 +109,7 @@ func (a *activation) tryToOpen(id pending.ID, announced bool) (out openedLog, le
 	return a.readLog(), leave
 }
 
-// readLog is read with its panics contained, because the next activation would panic too.
+// readLog reads the log like read. It recovers panics, because the next activation would panic too.
 func (a *activation) readLog() (out openedLog) {
 	defer func() {
 		if p := recover(); p != nil {

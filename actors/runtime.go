@@ -215,8 +215,9 @@ func (r *Runtime) Ready() <-chan struct{} { return r.edge.ready }
 
 // Run serves until ctx ends, then releases every conversation and stops. That takes about
 // DrainTimeout, or a few times as long if the bucket does not answer. Run may be called once. It
-// returns nil after a graceful shutdown, a [*BucketError] if the bucket is unusable, a [*MemberError]
-// if this node cannot be or no longer is a member, or the error that prevented start or stop.
+// returns nil after a graceful shutdown. It returns a [*BucketError] if the bucket is unusable, and a
+// [*MemberError] if this node cannot be or no longer is a member. Any other error prevented start or
+// stop.
 func (r *Runtime) Run(ctx context.Context) error {
 	if err := r.reach(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -314,8 +315,8 @@ func (r *Runtime) release(ctx context.Context) {
 	r.tasks.cancel()
 }
 
-// stop ends the rest. The node leaves the members last, so that all its writes are those of a member
-// and a node that wants the bucket alone waits for them.
+// stop ends the rest. The node leaves the members last, so that all its writes are those of a member.
+// So a node that wants the bucket alone waits for them.
 func (r *Runtime) stop(ctx context.Context, endEvents func()) error {
 	r.edge.wait(r.opts.AdmitTimeout)
 	r.tasks.wait(r.opts.DrainTimeout)

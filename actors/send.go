@@ -25,10 +25,11 @@ func (e *UnknownAgentError) Error() string {
 // A message without a key gets a random one. If an error leaves the outcome unknown, only a message
 // with its own key can be retried without being processed twice.
 //
-// The error is an [*UnknownAgentError], a [*conversation.Error] or internal. Codes are invalid_request
-// for an invalid message, agent_instance_not_found and agent_instance_exists for a failed condition,
-// submission_conflict for a key of a different message, and runtime_unavailable if a retry may help.
-// Dispatch is safe for concurrent use once [Runtime.Ready] is closed.
+// The error is an [*UnknownAgentError], a [*conversation.Error] or internal. The code is
+// invalid_request for an invalid message, and agent_instance_not_found or agent_instance_exists for a
+// failed condition. It is submission_conflict for a key of a different message, and
+// runtime_unavailable if a retry may help. Dispatch is safe for concurrent use once [Runtime.Ready] is
+// closed.
 func (r *Runtime) Dispatch(ctx context.Context, to conversation.Address, m agent.Message) (conversation.Receipt, error) {
 	receipt, err := r.dispatch(ctx, to, m)
 	if err != nil {

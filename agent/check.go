@@ -46,8 +46,8 @@ func tooLong(bound any) *SchemaBoundError {
 }
 
 // check is one validation of a value against a schema. It evaluates the schema that the library has
-// compiled, because the library's own validation keeps every problem of every branch and can neither
-// be bounded nor stopped.
+// compiled. The library's own validation keeps every problem of every branch, and can neither be
+// bounded nor stopped.
 type check struct {
 	ctx    context.Context
 	err    error // the reason for an early end

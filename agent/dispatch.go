@@ -82,12 +82,13 @@ func Text(body string) Message {
 // exactly one settlement, also over crashes. Dispatch does not wait for it: a message to the own
 // conversation is worked on after the current submission.
 //
-// Without a Key, the key is made of the tool call's id, the step if there is one, and the number of
-// messages sent to that conversation before. A durable call that runs again after a crash therefore
-// sends none twice, and one that sends another message in its place gets a [*conversation.Error] with
-// code submission_conflict. Concurrent messages to one conversation have no order, and a repetition
-// after an error counts as another message, so both need keys of their own. In a hook, submission and
-// hook replace the call. Outside both, such as in a test without a call, the key is random.
+// Without a Key, the key consists of the id of the tool call, the step if there is one, and a number.
+// The number counts the messages sent to that conversation before. A durable call that runs again
+// after a crash therefore sends no message twice. If it sends another message in its place, it gets a
+// [*conversation.Error] with code submission_conflict. Concurrent messages to one conversation have no
+// order, and a repetition after an error counts as another message, so both need keys of their own. In
+// a hook, submission and hook replace the call. Outside both, such as in a test without a call, the
+// key is random.
 //
 // The [Limits] of the agent bound the messages of a submission and the number of unsettled submissions
 // above a message.

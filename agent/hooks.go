@@ -12,7 +12,7 @@ import (
 // A hook has 10 seconds, or the limit that the program set. A hook that fails, by an error, a panic or
 // its limit, is logged and its result ignored; only a failed [Hooks.DeliveryStarted] fails the
 // submission. Unless its doc states otherwise, a hook is called again after a crash if its end was not
-// recorded, may write state (see [State]) and may send messages (see [Dispatch]).
+// recorded. It may write state (see [State]) and send messages (see [Dispatch]).
 type Hooks struct {
 	// DeliveryStarted is called once per delivery, before its first model call, for example to load
 	// data into state. It runs again only if the process crashed before its end was recorded. If it

@@ -19,9 +19,8 @@ const (
 	maxNumberExponent = 400
 )
 
-// normalizeNumber replaces an integer written with a fraction or an exponent by its digits, because
-// JSON schema accepts it as an integer and Go does not. It reports false for a number beyond the
-// bounds.
+// normalizeNumber replaces an integer written with a fraction or an exponent by its digits. JSON
+// schema accepts it as an integer, and Go does not. It reports false for a number beyond the bounds.
 func normalizeNumber(n json.Number) (json.Number, bool) {
 	if len(n) > maxNumberDigits {
 		return "", false

@@ -28,8 +28,8 @@ type Outgoing struct {
 	Target string
 	// Body is encoded as JSON, up to 256 KiB.
 	Body any
-	// Key identifies the post within the conversation. A post with the key of another has its id, so
-	// that the receiver can recognize it, and is not enqueued while the other is undelivered. A key
+	// Key identifies the post within the conversation. A post with the key of another has the same id,
+	// so that the receiver can recognize it. It is not enqueued while the other is undelivered. A key
 	// has up to 256 characters; empty means a key made of the call's id and the number of its earlier
 	// posts.
 	Key string

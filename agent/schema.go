@@ -107,8 +107,8 @@ func (refuse) Load(string) (any, error) {
 // channel, because that is a mistake in the program.
 func SchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), false) }
 
-// OpenSchemaFor is [SchemaFor] for a schema that accepts members which are not fields of T, at any
-// depth.
+// OpenSchemaFor returns a schema like [SchemaFor] that also accepts members which are not fields of T,
+// at any depth.
 func OpenSchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), true) }
 
 func mustSchema(t reflect.Type, open bool) *Schema {

@@ -18,7 +18,7 @@ var ErrSuspended = errors.New("the call is suspended; it runs again when its wai
 // for all that time. Sleep between the steps.
 var ErrSleepInStep = errors.New("a step must not sleep; sleep between the steps")
 
-// Sleep is [SleepUntil] with a time d after the first run of the call reaches it.
+// Sleep suspends the call like [SleepUntil], until d after the first run of the call reaches it.
 func Sleep(ctx context.Context, name string, d time.Duration) error {
 	return SleepUntil(ctx, name, time.Now().Add(d))
 }

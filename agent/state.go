@@ -58,8 +58,9 @@ var (
 // A conversation that never wrote the value reads initial, decoded from its JSON. The schema is
 // derived from T as by [NewTool]. A field that is added to T later has its zero value in older stored
 // values; see [State.Migrating] for other changes. The name follows the rule of [NewDataWriter].
-// NewState panics for another name, for a type without a schema, and for an initial value that
-// violates its type's schema or [conversation.CheckPayload], because each is a mistake in the program.
+// NewState panics for another name, for a type without a schema, and for an invalid initial value,
+// because each is a mistake in the program. An initial value must satisfy its type's schema and
+// [conversation.CheckPayload].
 func NewState[T any](name string, initial T) *State[T] {
 	s := &State[T]{name: name}
 	err := error(nil)
@@ -77,10 +78,10 @@ func NewState[T any](name string, initial T) *State[T] {
 	return s
 }
 
-// Migrating returns the state with a function that decodes stored values which do not fit T any more,
-// such as those of a field whose type has changed. Get returns its result; the next Set or Update
-// stores it. Its error or panic is an error of Get. A field added to T needs no function: it gets its
-// zero value.
+// Migrating returns the state with a function that decodes stored values which do not fit T any more.
+// An example is a value with a field whose type has changed. Get returns its result; the next Set or
+// Update stores it. Its error or panic is an error of Get. A field added to T needs no function: it
+// gets its zero value.
 func (s *State[T]) Migrating(migrate func(old json.RawMessage) (T, error)) *State[T] {
 	with := *s
 	with.migrate = migrate

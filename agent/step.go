@@ -35,10 +35,10 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", shorten(e
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Step runs a part of a durable tool that must not be repeated after it is done, such as a call with
-// effects elsewhere or with a cost. It calls fn once per call and name, and records the result, which
-// is durable when Step returns. A call that runs again after a crash gets the recorded result without
-// calling fn.
+// Step runs a part of a durable tool that must not be repeated once it is done. Examples are a call
+// with effects elsewhere, and one that costs money. It calls fn once per call and name, and records
+// the result, which is durable when Step returns. A call that runs again after a crash gets the
+// recorded result without calling fn.
 //
 // A process may crash after the effect of fn and before its record is durable; then fn is called
 // again. Where that matters, pass the other service an idempotency key made of the call's id and the

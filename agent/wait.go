@@ -38,16 +38,16 @@ type WaitOptions struct {
 // invalid_request, and the call continues to wait. The first that fits resolves the wait; later ones
 // are refused with already_decided. A signal that arrives before the wait is stored for 7 days, up to
 // 64 in a conversation, so the two may race. The first call of the conversation that waits for the
-// name takes it, so a name should identify the decision, such as an order's number, and not a kind of
-// decision. After a wait is over, its name may be used again.
+// name takes it. So a name should identify one decision, for example by an order's number, and not a
+// kind of decision. After a wait is over, its name may be used again.
 //
 // As in a long [Sleep] the run of the function ends: Wait returns [ErrSuspended], the function must
 // return within 5 seconds, and the conversation is suspended. After the signal, the function runs
 // again from its start, with its recorded steps, and Wait returns the same value in every later run.
 // Messages that arrive during the wait are answered as during a Sleep. Clients see the wait as a data
-// part of the response of type "data-wait-<call id>" with its name, its state ("waiting", "signal",
-// "timeout", or "ended" if the call has its outcome first, as after an abort) and its end. The part
-// shows the wait of the call that changed last, and an open one if there is any.
+// part of the response of type "data-wait-<call id>", with its name, state and end. The state is
+// "waiting", "signal" or "timeout", or "ended" if the call has its outcome first, as after an abort.
+// The part shows the wait of the call that changed last, and an open one if there is any.
 //
 // The name is one of the names of the call's steps. The error is [ErrWaitTimeout]; ErrSuspended; or a
 // [*StepError]: [ErrNoSteps], [ErrSleepInStep], [ErrStepsFull], a name that is used twice, invalid

@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Workflow is a durable function. Each run is admitted once, runs on the node that owns its id,
-// resumes after crashes and deploys behind its last recorded step, and ends with a result, an error or
+// Workflow is a durable function. Each run is admitted once and runs on the node that owns its id.
+// After a crash or deploy it resumes after its last recorded step. It ends with a result, an error or
 // an abort. [NewWorkflow] returns one. It is immutable and safe for concurrent use if its function is.
 type Workflow[In, Out any] struct {
 	name string

@@ -22,7 +22,7 @@ func (c *Conversation) Ask(body string) *client.Reply {
 	return c.Deliver(client.Message{Body: body})
 }
 
-// Deliver is [Conversation.Ask] for any message.
+// Deliver sends any message like [Conversation.Ask].
 func (c *Conversation) Deliver(m client.Message) *client.Reply {
 	c.host.t.Helper()
 	reply, err := c.Settle(m)

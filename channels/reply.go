@@ -42,9 +42,10 @@ func (r *Reply) UUID() string {
 // are those of [outbox.Target]: a [*outbox.LaterError] for a rate limit, a [*outbox.GoneError] if the
 // chat no longer exists. [outbox.Answered] makes them of a response.
 //
-// The target is an [outbox.ReplyTarget]. A submission gets a reply if a channel delivered it, and if
-// the delivery named the target or the target has the name of the channel. The same holds for messages
-// that the program dispatches to a conversation of the channel. Any other post becomes a dead letter.
+// The target is an [outbox.ReplyTarget]. A submission gets a reply if a channel delivered it. In
+// addition the delivery must name the target, or the target must have the name of the channel. The
+// same holds for messages that the program dispatches to a conversation of the channel. Any other post
+// becomes a dead letter.
 func Replies(send func(ctx context.Context, r Reply) error) outbox.Target { return replies(send) }
 
 type replies func(ctx context.Context, r Reply) error

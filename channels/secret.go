@@ -77,7 +77,7 @@ func (s Secret) SignsHub(h http.Header, body []byte) bool {
 	return ok && s.Signs(sent, sha256.New, body)
 }
 
-// SignsAny is Signs for several secrets. It tries all of them.
+// SignsAny reports whether any of several secrets signs the pieces, like Signs. It tries all of them.
 func SignsAny(secrets []Secret, code []byte, h func() hash.Hash, pieces ...[]byte) bool {
 	found := false
 	for _, s := range secrets {

@@ -27,7 +27,7 @@ func Bytes(text string) int { return len(text) }
 // A part ends at the end of a paragraph, else of a line, else of a word. White space at a cut is
 // dropped. A cut never divides a grapheme cluster, such as an emoji of several code points, unless the
 // cluster alone exceeds the limit. A part that ends inside a fenced code block closes the block, and
-// the next part reopens it, unless the fence leaves no room for code.
+// the next part reopens it. It does not if the fence leaves no room for code.
 func Split(text string, most int, size func(text string) int) (parts []string) {
 	if size == nil {
 		size = Characters

@@ -11,23 +11,22 @@
 //
 // Guarantees:
 //
-//  1. A message is admitted at most once. [Conversation.Send] posts it under an
-//     idempotency key, a new one if the message has none, and retries under the same
-//     key while the outcome is unknown. If it stays unknown, the error is an
-//     [*UncertainError] with that key.
-//  2. [Conversation.Observe] yields every chunk recorded after an offset once and in
-//     order, in whole reads, over any number of connections. The Next of an [Update]
-//     is an offset to resume from, also in another process.
-//  3. [Conversation.Wait] returns once the submission is settled. The error of a failed
-//     or aborted one is a [*SettledError]. It survives restarts of the server.
-//  4. A connection without any data, including heartbeats, is closed after
-//     Options.Quiet. If a proxy breaks or buffers event streams, long-polls replace
-//     them, and streams are tried again later.
-//  5. A permanent failure ends the call with an [*Error] or its cause. Other failures
-//     are retried: reads and messages Options.Tries times, live reads until their
-//     context ends. [Conversation.Abort] is never retried.
-//  6. A [Transcript] of a snapshot, with the updates after it applied, equals the later
-//     snapshot. Tested over random histories.
+//  1. A message is admitted at most once. [Conversation.Send] posts it under an idempotency key, a
+//     new one if the message has none. It retries under the same key while the outcome is unknown.
+//     If it stays unknown, the error is an [*UncertainError] with that key.
+//  2. [Conversation.Observe] yields every chunk recorded after an offset once and in order, in
+//     whole reads, over any number of connections. The Next of an [Update] is an offset to resume
+//     from, also in another process.
+//  3. [Conversation.Wait] returns once the submission is settled. The error of a failed or aborted
+//     one is a [*SettledError]. It survives restarts of the server.
+//  4. A connection without any data, including heartbeats, is closed after Options.Quiet. If a
+//     proxy breaks or buffers event streams, long-polls replace them, and streams are tried again
+//     later.
+//  5. A permanent failure ends the call with an [*Error] or its cause. Other failures are retried:
+//     reads and messages Options.Tries times, live reads until their context ends.
+//     [Conversation.Abort] is never retried.
+//  6. A [Transcript] of a snapshot, with the updates after it applied, equals the later snapshot.
+//     Tested over random histories.
 //
 // A [Conversation] is safe for concurrent use and holds no connection of its own. No call leaves a
 // goroutine behind: the end of a range over Observe, or of a context, closes its connection. A

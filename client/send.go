@@ -65,9 +65,9 @@ func (c *Conversation) deliver(ctx context.Context, key string, post func() erro
 
 // Signal resolves a present or future wait of a tool of the conversation with a value, see agent.Wait.
 // When it returns, the signal was used or is stored for the wait. The type of an [*Error] is
-// invalid_request for a value that does not fit, already_decided for one that follows another or comes
-// after the wait, and too_many_signals if the conversation holds the maximum of stored signals.
-// Otherwise it is [Conversation.Send] of [SignalFor].
+// invalid_request for a value that does not fit. It is already_decided for a value that follows
+// another or comes after the wait. It is too_many_signals if the conversation holds the maximum of
+// stored signals. Otherwise it is [Conversation.Send] of [SignalFor].
 func (c *Conversation) Signal(ctx context.Context, name string, value any) (Receipt, error) {
 	m, err := SignalFor(name, value)
 	if err != nil {

@@ -152,7 +152,7 @@ func encodeRecord(out *appender, enc *json.Encoder, r Record) error {
 	return encodeLine(out, enc, r)
 }
 
-// encodeLine is encodeRecord for a record of any length.
+// encodeLine appends the line of a record like encodeRecord, without its fast path for long text.
 func encodeLine(out *appender, enc *json.Encoder, r Record) error {
 	if u, ok := r.(*Unknown); ok {
 		out.b = append(append(out.b, u.Line...), '\n')

@@ -12,16 +12,16 @@
 //
 // Guarantees:
 //
-//  1. The offset of batch n is n. A read at offset n returns what was recorded
-//     after batch n; [Start] (-1) is before batch 0.
-//  2. Chunks are a pure function of one batch, except that conversation-reset
-//     chunks of a compaction or of a withdrawn turn need the state at their batch.
-//  3. For every k ≤ n: the snapshot at k, reduced with the chunks of batches
-//     k+1..n, equals the snapshot at n. Tested over random histories.
-//  4. A record line of an unknown type is kept as [Unknown], unless it has
-//     "must": then decoding rejects the batch.
-//  5. Folding a record that cannot follow from the state returns an
-//     [*InvariantError]. The state is invalid afterwards.
+//  1. The offset of batch n is n. A read at offset n returns what was recorded after batch n;
+//     [Start] (-1) is before batch 0.
+//  2. Chunks are a pure function of one batch. The exception are the conversation-reset chunks of a
+//     compaction or of a withdrawn turn, which need the state at their batch.
+//  3. For every k ≤ n: the snapshot at k, reduced with the chunks of batches k+1..n, equals the
+//     snapshot at n. Tested over random histories.
+//  4. A record line of an unknown type is kept as [Unknown], unless it has "must": then decoding
+//     rejects the batch.
+//  5. Folding a record that cannot follow from the state returns an [*InvariantError]. The state is
+//     invalid afterwards.
 //
 // Values are not safe for concurrent mutation. Decoded batches and projected chunks are never changed
 // after they are made and may be shared freely.

@@ -147,8 +147,8 @@ const cutBytes = 1 << 20
 func (s *State) Cut() (*HistoryPage, error) { return s.CutUpTo(math.MaxInt) }
 
 // CutUpTo is Cut of at most the given number of messages. If two states of one log are cut after the
-// same number of messages, the pages hold the same messages and exchanges, however many cuts were
-// made.
+// same number of messages, their pages hold the same messages and exchanges. The number of cuts does
+// not matter.
 func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 	page := &HistoryPage{}
 	gone := map[MessageID]bool{}

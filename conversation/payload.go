@@ -28,7 +28,7 @@ func (e *PayloadError) Error() string { return e.Reason }
 // MaxPayloadBytes, nested at most MaxPayloadNesting deep. The error is a [*PayloadError].
 func CheckPayload(raw json.RawMessage) error { return checkPayload(raw, MaxPayloadBytes) }
 
-// CheckOutput is CheckPayload for an output of at most MaxOutputBytes.
+// CheckOutput validates an output like CheckPayload, with the limit MaxOutputBytes.
 func CheckOutput(raw json.RawMessage) error { return checkPayload(raw, MaxOutputBytes) }
 
 func checkPayload(raw json.RawMessage, most int) error {

@@ -14,7 +14,7 @@ const connectionsQuiet = time.Minute
 
 // connections is a listener with a bounded number of connections, because each uses a file descriptor
 // of the process. When all are in use, a new connection replaces the one that has been idle for
-// longest, or waits in the accept queue of the system.
+// longest. If none is idle, it waits in the accept queue of the system.
 type connections struct {
 	net.Listener
 	// most is the bound, including the connection being accepted; 0 means none.

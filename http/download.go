@@ -85,8 +85,8 @@ func (h *Handler) breakOff(r *http.Request, err error) {
 	panic(http.ErrAbortHandler)
 }
 
-// download sends content of a known size. It writes a piece only after reading the next one, so that
-// an error at the end, such as a wrong digest, leaves the last piece unsent.
+// download sends content of a known size. It writes a piece only after it has read the next one. So an
+// error at the end, such as a wrong digest, leaves the last piece unsent.
 type download struct {
 	w       *response
 	content io.Reader

@@ -57,9 +57,9 @@ func (b *Body) Inner(front, back int) *Body {
 }
 
 // Open returns a reader of the whole body. The caller closes it. The reader opens one image at a time
-// when it reaches it, with a context that ends with ctx or on Close, and buffers one piece. A failing
-// image yields an *Error of KindImageUnavailable or KindImageUnreadable. A content with the wrong size
-// fails before its last piece is read. Close may be called during a Read.
+// when it reaches it, and buffers one piece. The context of the image ends with ctx or on Close. A
+// failing image yields an *Error of KindImageUnavailable or KindImageUnreadable. A content with the
+// wrong size fails before its last piece is read. Close may be called during a Read.
 func (b *Body) Open(ctx context.Context) io.ReadCloser {
 	r := b.open(ctx)
 	if b.watch != nil {

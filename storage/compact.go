@@ -27,10 +27,10 @@ const (
 //
 // Guarantees:
 //
-//  1. A segment holds only batches that continue the hash of the segment before it and
-//     that another batch has continued (R6).
-//  2. Garbage is only batches that a segment holds, never the first of a writer (R3) or
-//     the highest of the log (R5), and segments that a larger one contains.
+//  1. A segment holds only batches that continue the hash of the segment before it and that another
+//     batch has continued (R6).
+//  2. Garbage is only batches that a segment holds, and segments that a larger one contains. The
+//     first batch of a writer (R3) and the highest of the log (R5) are never garbage.
 //
 // A Compactor belongs to one goroutine at a time. It caches the segments it knows.
 type Compactor struct {

@@ -95,8 +95,8 @@ func (w *walk) objects(ctx context.Context, listed int64) error {
 	}
 }
 
-// highest verifies the batch at the start of the walk if nothing continues it, because a log with a
-// corrupt highest batch must not be continued.
+// highest verifies the batch at the start of the walk if nothing continues it. A log with a corrupt
+// highest batch must not be continued.
 func (w *walk) highest(ctx context.Context) error {
 	err := w.logs.fetch(ctx, w.conv, w.at.Seq, 1, nil, func(b Batch) error {
 		if b.Hash == w.at.Hash || !checkChain() {

@@ -36,8 +36,8 @@ func contain(err *error) {
 	}
 }
 
-// answer is contain for the read methods of a [Set]: it also logs the panic and reports the log as
-// corrupt.
+// answer recovers a panic of a read method of a [Set], like contain. It also logs the panic and
+// reports the log as corrupt.
 func (s *Set) answer(key conversation.Key, err *error) {
 	if p := recover(); p != nil {
 		e := panicked(p)

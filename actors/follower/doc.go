@@ -16,29 +16,29 @@
 // Guarantees:
 //
 //  1. Every page is a contiguous run of batches in log order. Next of one page is where the
-//     following page begins. A reader that resumes from Next sees every batch of the
-//     conversation's current incarnation exactly once.
-//  2. While a batch is in the retained window it is projected and encoded once, and the page of
-//     exactly that batch is the same slice for every reader. A snapshot is encoded once per offset.
-//     Older pages are read from the bucket with one read in flight per page; the newest are cached.
-//  3. A read reports "not found", or an offset beyond the head, only after a bucket read that
-//     began after the request. Absence is not cached.
+//     following page begins. A reader that resumes from Next sees every batch of the conversation's
+//     current incarnation exactly once.
+//  2. A batch in the retained window is projected and encoded once. The page of exactly that batch
+//     is the same slice for every reader. A snapshot is encoded once per offset. Older pages are
+//     read from the bucket with one read in flight per page; the newest are cached.
+//  3. A read reports "not found", or an offset beyond the head, only after a bucket read that began
+//     after the request. Absence is not cached.
 //  4. Batches before the creation of the current incarnation (claims and deleted incarnations)
 //     project to nothing and are skipped.
 //  5. One load per conversation is in flight and all callers share it. A caller that leaves does
 //     not cancel it for the others. [Set.Run] waits for all loads.
 //  6. A batch wakes all waiting readers with one channel close.
-//  7. If other nodes write, a read returns at least all batches that were durable when it began:
-//     an owner confirmed the head, or a bucket read succeeded, after the read began. The exception
-//     is a read of [conversation.Tailing], which uses the view as it is; Wait checks only once. One
+//  7. If other nodes write, a read returns at least all batches that were durable when it began: an
+//     owner confirmed the head, or a bucket read succeeded, after the read began. The exception is
+//     a read of [conversation.Tailing], which uses the view as it is; Wait checks only once. One
 //     inquiry and one bucket read per conversation are in flight; all earlier reads share them.
 //  8. Tailing readers miss no batch permanently, as long as pushes, [Set.Behind] or [Set.Recheck]
 //     eventually report it. Head checks of other reads, and a bucket that does not answer them,
 //     neither delay nor end a tailing read.
 //  9. The memory of all followers is bounded by [Options.MaxBytes] and the node's budget, as far as
-//     it is counted. Over the bound, followers without readers are evicted. If that is not enough, a
-//     conversation is read by a follower that ends with the read, few followers grow at a time, and
-//     a wait is refused.
+//     it is counted. Over the bound, followers without readers are evicted. If that is not enough,
+//     a read makes a follower that ends with it. Then few followers grow at a time, and a wait is
+//     refused.
 //
 // A Set is safe for concurrent use. Offered records and positions, and returned pages, are shared and
 // must not be changed.

@@ -133,7 +133,7 @@ func arrayOf(events [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(events, []byte{','}), []byte{']'})
 }
 
-// openEvents is open for a view that needs its event stream.
+// openEvents returns the view like open, with its event stream projected.
 func (f *follower) openEvents(ctx context.Context) (*view, error) {
 	v, err := f.open(ctx, conversation.Start)
 	if err != nil || v.events != nil {

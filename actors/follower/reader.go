@@ -137,8 +137,8 @@ func (s *Set) Updates(ctx context.Context, at conversation.Address, after conver
 	return v.reset()
 }
 
-// Wait implements [conversation.Reader]. It fails if the bucket must be read and does not answer, if
-// there is no room for another follower, and when the set is stopped.
+// Wait implements [conversation.Reader]. It fails if the bucket must be read and does not answer, or
+// if there is no room for another follower. It also fails when the set is stopped.
 func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
 	f, err := s.acquire(at, true)
 	if err != nil {

@@ -376,7 +376,7 @@ func (s *Set) hold(f *follower, n int64) {
 	}
 }
 
-// charge is hold with s.mu held, without eviction.
+// charge charges n bytes to the follower like hold, without eviction; s.mu is held.
 func (s *Set) charge(f *follower, n int64) {
 	f.held += n
 	s.account.Add(n)

@@ -115,7 +115,7 @@ func (v *view) head() conversation.Offset { return v.state.Head() }
 func (v *view) exists() bool { return v.state.Exists() }
 
 // apply folds the next batch and retains it. A live view encodes it immediately. While a log is read
-// from its start, encoding waits for a reader, and a batch that needs the state at that batch is not
+// from its start, encoding waits for a reader. A batch that needs the state at that batch is not
 // retained.
 func (v *view) apply(b batch, live bool) error {
 	if !live && v.uncut >= min(CutEvery, v.set.options.HoldBytes) {

@@ -70,7 +70,8 @@ type Store interface {
 	// passes through and leaves the store usable.
 	//
 	// The context identifies the writer: the write of a call ([agent.CallFrom]) becomes durable in the
-	// batch with its outcome and no earlier one, because a durable tool that runs again writes again.
+	// batch with its outcome, not before. The reason is that a durable tool that runs again writes
+	// again.
 	Update(ctx context.Context, name string, fn func(old json.RawMessage) (json.RawMessage, error)) error
 }
 

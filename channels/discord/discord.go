@@ -1,7 +1,7 @@
 // Package discord receives interactions of Discord at POST /interactions.
 //
-// In addition to the guarantees of package channels, a request carries an Ed25519 signature over its
-// timestamp and its bytes, and is at most five minutes old. The channel responds to pings itself. Any
+// In addition to the guarantees of package channels, a request has an Ed25519 signature over its
+// timestamp and its bytes. It is at most five minutes old. The channel responds to pings itself. Any
 // other interaction needs a response, so a nil result of the callback is an error.
 package discord
 

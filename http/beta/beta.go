@@ -139,7 +139,7 @@ const (
 )
 
 // Cursor returns the cursor of a response. If the client's cursor is not behind the clock, it is
-// advanced by jump, 1 to 180, so that the client never gets the same one again.
+// advanced by jump, 1 to 180. So the client never gets the same cursor again.
 func Cursor(now time.Time, asked string, jump int64) string {
 	current := (now.UnixMilli() - cursorEpoch) / cursorInterval
 	if n, ok := leading(asked); ok && n >= current {

@@ -1,5 +1,5 @@
 // Package killrun ends a server with SIGKILL at random points of streaming turns with tools,
-// repeatedly over the same data, and checks that no promise is broken. It contains tests only; nothing
+// repeatedly over the same data. It checks that the guarantees hold. It contains tests only; nothing
 // imports it.
 //
 //	seed ─▶ cycle: start, repeat what was lost, post, abort, read, kill ─▶ next seed
@@ -14,24 +14,25 @@
 // is started once more and only read from, until all acknowledged messages are settled. Only then are
 // unanswered messages sent again. In the end:
 //
-//  1. Every message that was answered with 202 is in the log, at the offset of its
-//     receipt, once per key; its attachment has its bytes.
-//  2. Every submission in the log is settled once, in order of admission; as failed only
-//     after all of its attempts, as aborted only if an abort covers it.
-//  3. A reader over all servers and connections sees the log chunk for chunk:
-//     no gap, no repetition, nothing revoked.
-//  4. After every restart the snapshot begins with the text that readers have seen, and
-//     has the tool results they have seen.
+//  1. Every message that was answered with 202 is in the log, at the offset of its receipt, once
+//     per key; its attachment has its bytes.
+//  2. Every submission in the log is settled once, in order of admission; as failed only after all
+//     of its attempts, as aborted only if an abort covers it.
+//  3. A reader over all servers and connections sees the log chunk for chunk: no gap, no
+//     repetition, nothing revoked.
+//  4. After every restart the snapshot begins with the text that readers have seen, and has the
+//     tool results they have seen.
 //  5. The log folds, and its fold is the snapshot the last server gave.
-//  6. No tool call began twice; none began that is not in the log; a result in the
-//     log is the one that its call returned; data precedes it once and in order.
+//  6. No tool call began twice; none began that is not in the log; a result in the log is the one
+//     that its call returned; data precedes it once and in order.
 //  7. A response that was never interrupted has the whole text of its script.
 //  8. No server ended by itself, panicked or had a data race.
 //
-// Over a bucket a proxy may replace 30 % of the store's answers while a server runs, and for 10 s
-// all of them. The replacements are errors and pages with a status of success, truncated and corrupt
-// bodies, and answers that lack a header. Every second server starts under these answers; a start that fails with an error
-// is repeated. Then no conversation is quarantined in the end, and 503 is the only refusal.
+// Over a bucket a proxy may replace 30 % of the store's answers while a server runs, and for 10 s all
+// of them. The replacements are errors and pages with a status of success, truncated and corrupt
+// bodies, and answers that lack a header. Every second server starts under these answers; a start that
+// fails with an error is repeated. Then no conversation is quarantined in the end, and 503 is the only
+// refusal.
 //
 // A seed decides the requests, their times, and the event at which the server is killed. The server's
 // reactions depend on the machine, so a seed repeats its schedule but not its outcome, and no check

@@ -78,8 +78,9 @@ func (c *Client) Do(ctx context.Context, method, url string, body []byte) ([]byt
 	return answer, resp.Header, nil
 }
 
-// Insist sends a request to the URLs that next returns, one after the other, until it is answered, an
-// answer breaks a promise, or ctx ends. Between two tries it waits for a random time.
+// Insist sends a request to the URLs that next returns, one after the other. It stops when the request
+// is answered, when an answer breaks a guarantee, or when ctx ends. Between two tries it waits for a
+// random time.
 func (c *Client) Insist(ctx context.Context, dice *rand.Rand, method string, next func() string, body []byte) ([]byte, http.Header, error) {
 	for {
 		url := next()

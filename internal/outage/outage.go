@@ -1,9 +1,10 @@
-// Package outage reduces the log lines of an outage to one when it begins, one a minute with the count while it lasts,
-// and one with the duration and the count when it ends.
+// Package outage reduces the log lines of an outage: one when it begins, one a minute while it lasts,
+// and one when it ends. Lines after the first have the count, the last also the duration.
 //
-// The runtime, the exporter and the buffers of sinks call it, each with an [Outage] of one dependency: the bucket, a sink,
-// another member. A [Handler] applies an Outage to a whole log: it suppresses the records whose errors come from it.
-// Everything is safe for concurrent use. No goroutine and no timer is started: an outage ends with a call of Succeeded.
+// The runtime, the exporter and the buffers of sinks call it, each with an [Outage] of one dependency:
+// the bucket, a sink, another member. A [Handler] applies an Outage to a whole log: it suppresses the
+// records whose errors come from it. Everything is safe for concurrent use. No goroutine and no timer
+// is started: an outage ends with a call of Succeeded.
 package outage
 
 import (

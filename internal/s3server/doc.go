@@ -11,12 +11,12 @@
 //
 // Guarantees:
 //
-//  1. A server listens on a loopback address of this process alone, has its own keys and
-//     its own data in the test's temporary folder, and answers when it is returned.
-//  2. It inherits only PATH from the environment and uses no network. versitygw runs on any
-//     file system; on one with extended attributes it runs in its regular mode.
-//  3. It ends before the test that started it. It also ends when the process of the test
-//     ends in another way, for example by a timeout.
+//  1. A server listens on a loopback address of this process alone, and answers when it is
+//     returned. It has its own keys, and its own data in the test's temporary folder.
+//  2. It inherits only PATH from the environment and uses no network. versitygw runs on any file
+//     system; on one with extended attributes it runs in its regular mode.
+//  3. It ends before the test that started it. It also ends when the process of the test ends in
+//     another way, for example by a timeout.
 //  4. A test without its program fails and names the remedy. None is skipped.
 //
 // A Server is safe for concurrent use. Package proc runs its process, and the test's cleanup waits for

@@ -11,9 +11,9 @@
 //
 // Guarantees:
 //
-//  1. A Write that returned nil is stored. A failed one may be repeated, also in other
-//     groups: the view has every event once.
-//  2. An event is read as it was written, to the byte of its JSON, except for a time outside
+//  1. A Write that returned nil is stored. A failed one may be repeated, also in other groups: the
+//     view has every event once.
+//  2. An event is read as it was written, to the byte of its JSON. The exception is a time outside
 //     1970 to 2105, which is clamped to that range of the server's hours.
 //  3. Migrations may run on several nodes at once, be interrupted anywhere, and be repeated.
 //  4. After a restart of the server, or with another of its hosts, the next call reconnects.

@@ -4,27 +4,27 @@
 // Package cmd creates a [Sink] and passes it to actors. The sink uses the OpenTelemetry SDK, but no
 // type of the SDK is in its signatures, and no global is read or set.
 //
-// A span is created from the event that ends it, which has its duration; no span is ever open. Spans
-// are invoke_agent for the operation of a submission or for a task, chat for a model call,
-// execute_tool for a tool call, parley.wait for its wait for a signal, parley.post for an attempt to
-// deliver a post, and parley.compaction for a compaction. The call of the task tool has no span of its
-// own, because the span of the task replaces it.
+// A span is created from the event that ends it, which has its duration; no span is ever open. The
+// span invoke_agent is the operation of a submission, or a task. The span chat is a model call, and
+// execute_tool a tool call. The span parley.wait is the wait of a tool call for a signal, parley.post
+// an attempt to deliver a post, and parley.compaction a compaction. The call of the task tool has no
+// span of its own, because the span of the task replaces it.
 //
 // Guarantees:
 //
-//  1. The ids of a span are functions of the ids of its event. Nodes that each saw a part of
-//     a submission write one trace, and an event written twice gives the same span. The
-//     trace is that of the submission's traceparent, or else derived from its id.
-//  2. invoke_agent of a submission is the child of the caller's span. chat,
-//     execute_tool, parley.wait, parley.compaction and invoke_agent of a task are children of
-//     their operation or task.
-//  3. Write returns nil only when the collector has answered for all spans. Permanent
-//     rejections (400, 413, 422, a partial success) are counted, so that they do not block
-//     the rest. After an error, a Write without spans resends one of the failed spans. So
-//     nil means that the collector has recovered, and an outage has one start and one end.
+//  1. The ids of a span are functions of the ids of its event. Nodes that each saw a part of a
+//     submission write one trace, and an event written twice gives the same span. The trace is that
+//     of the submission's traceparent, or else derived from its id.
+//  2. invoke_agent of a submission is the child of the caller's span. chat, execute_tool,
+//     parley.wait, parley.compaction and invoke_agent of a task are children of their operation or
+//     task.
+//  3. Write returns nil only when the collector has answered for all spans. Permanent rejections
+//     (400, 413, 422, a partial success) are counted, so that they do not block the rest. After an
+//     error, a Write without spans resends one of the failed spans. So nil means that the collector
+//     has recovered, and an outage has one start and one end.
 //  4. A repeated event adds nothing to metrics, if fewer than 32,768 others came in between.
-//  5. Content is in no span unless [Options.Content] is set, and at most 57,344 bytes of it
-//     in one, with parley.content.truncated if it was truncated.
+//  5. Content is in no span unless [Options.Content] is set, and at most 57,344 bytes of it in one,
+//     with parley.content.truncated if it was truncated.
 //  6. Memory is bounded for any events: see [Options].
 //
 // A submission's traceparent is in submission_queued and in each submission_running. A sink that has

@@ -27,7 +27,7 @@ var _ storage.Bucket = (*Store)(nil)
 func (s *Store) Exclusive() bool { return true }
 
 // Create implements storage.Bucket. If ctx ends while the Store owns the commit, the commit continues
-// and Create returns storage.ErrUncertain, so that callers do not wait for a stalled disk.
+// and Create returns storage.ErrUncertain. So callers do not wait for a stalled disk.
 func (s *Store) Create(ctx context.Context, key string, body storage.Body) error {
 	return s.write(ctx, storage.OpCreate, key, body)
 }

@@ -7,18 +7,18 @@
 // Guarantees:
 //
 //  1. A successful write is on stable storage, and its log was in the folder after that.
-//  2. Of concurrent creates of one key exactly one succeeds; the others fail because the
-//     object exists.
-//  3. No read or list returns a write that could still be lost: reads wait for the commits
-//     in flight on their keys.
+//  2. Of concurrent creates of one key exactly one succeeds; the others fail because the object
+//     exists.
+//  3. No read or list returns a write that could still be lost: reads wait for the commits in
+//     flight on their keys.
 //  4. A list that starts after a successful write includes it.
 //  5. A body whose length or declared digest does not match leaves no trace.
 //  6. One process per folder; a second Open returns *LockedError.
-//  7. A folder with data that lacks files of the engine, or whose manifest or log does not
-//     begin with its synced bytes, is rejected with *IncompleteError and not changed.
-//  8. A commit that cannot be made durable ends the process (Options.Fatal), because it is
-//     unknown which visible writes would survive. So does a log that cannot be created or
-//     has disappeared from the folder, and a folder of the engine that cannot be synced.
+//  7. A folder with data is rejected with *IncompleteError, and not changed, if it lacks files of
+//     the engine. The same holds if a manifest or log does not begin with its synced bytes.
+//  8. A commit that cannot be made durable ends the process (Options.Fatal), because it is unknown
+//     which visible writes would survive. So does a log that cannot be created or has disappeared
+//     from the folder, and a folder of the engine that cannot be synced.
 //  9. OpenReadOnly changes no byte of the folder.
 //
 // Any other failure of a write leaves its outcome unknown to the caller, who resolves it by reading

@@ -25,7 +25,7 @@ type RoomOptions struct {
 }
 
 // Room measures the free space on the volume of a folder, minus a reserve. New work is rejected at the
-// reserve, so that work in progress can complete and the store, whose process ends on a full disk, can
+// reserve. So work in progress can complete, and the store, whose process ends on a full disk, can
 // write. It counts all files on the volume. Room is safe for concurrent use.
 type Room struct {
 	folder  string

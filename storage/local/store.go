@@ -58,9 +58,8 @@ type Store struct {
 }
 
 // Open opens the store in dir and creates it with mode 0700 if it is absent. It returns *LockedError
-// if another Store, of this or another process, has the folder open, *IncompleteError if the folder
-// holds data that cannot be found, and *FatalError if the disk is full. The caller must Close the
-// Store.
+// if another Store, of this or another process, has the folder open. It returns *IncompleteError if
+// data of the folder is missing, and *FatalError if the disk is full. The caller must Close the Store.
 func Open(dir string, opts *Options) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -13,22 +13,23 @@
 //     earlier batches of the conversation. Sinks may get events twice, with the same id. Apart from
 //     that, events of one conversation arrive in order.
 //  2. Once [Exporter.MayLeave] is true for a conversation, its durable events offered or announced
-//     until then reach the sinks in spite of crashes. Either all sinks have them, or the conversation
-//     is in an export journal that landed later, of this node or of one that took it over, even by
-//     mistake.
-//  3. Each shard has one journal write in flight and at most one per JournalEvery. Numbers only grow,
-//     and the bytes of a number never change. Number n-1 is deleted only after n has landed. Another
-//     node's journal is deleted only once all of it is exported or in the own landed journals.
+//     until then reach the sinks in spite of crashes. Either all sinks have them, or an export
+//     journal that landed later lists the conversation. It is a journal of this node, or of one
+//     that took it over, even by mistake.
+//  3. Each shard has one journal write in flight and at most one per JournalEvery. Numbers only
+//     grow, and the bytes of a number never change. Number n-1 is deleted only after n has landed.
+//     Another node's journal is deleted only once all of it is exported or in the own landed
+//     journals.
 //  4. Open, Offer, Emit, MayLeave, Cursor and Closed do no I/O and wait for none. They share a lock
 //     that is held for microseconds. Composing a journal holds it for about a millisecond per ten
 //     thousand conversations of a shard.
-//  5. Memory is bounded: waiting events up to MemoryBytes by [observability.Size], plus one batch for
-//     each caller of Offer and each reader; a group, and the slice of the last one; up to 8 batches
-//     read ahead by each of the Readers; live events up to LiveBytes per sink, and about 5 MiB for
-//     their slices; less than 1 KiB per conversation that is open or behind, with its ids.
+//  5. Memory is bounded: waiting events up to MemoryBytes by [observability.Size], plus one batch
+//     for each caller of Offer and each reader; a group, and the slice of the last one; up to 8
+//     batches read ahead by each of the Readers; live events up to LiveBytes per sink, and about 5
+//     MiB for their slices; less than 1 KiB per conversation that is open or behind, with its ids.
 //  6. A log that is corrupt, or that makes this version panic, delays no other. It is skipped after
-//     some attempts, logged and counted; its events can be exported again once it is repaired. A log
-//     that the bucket refuses or does not return blocks at most one of the Readers.
+//     some attempts, logged and counted; its events can be exported again once it is repaired. A
+//     log that the bucket refuses or does not return blocks at most one of the Readers.
 //
 // An Exporter is safe for concurrent use. All its goroutines belong to [Exporter.Run].
 //

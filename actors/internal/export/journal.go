@@ -58,8 +58,8 @@ func (x *Exporter) list(t *trail) {
 	}
 }
 
-// relist is list for a conversation whose landed journals do not count, because another node has taken
-// them over.
+// relist lists a conversation like list. It ignores the landed journals, because another node has
+// taken them over.
 func (x *Exporter) relist(t *trail) {
 	t.noted, t.covered = nothing, nothing
 	x.list(t)

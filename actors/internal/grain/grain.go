@@ -31,8 +31,8 @@ func (s *Self) ID() string { return s.id }
 // Send sends a message to the activation. It is dropped if the activation has ended.
 func (s *Self) Send(m any) { s.root.Send(s.pid, m) }
 
-// Forward is Send for a request of another sender. The request returns to from if the activation has
-// ended.
+// Forward sends a request of another sender to the activation, like Send. The request returns to from
+// if the activation has ended.
 func (s *Self) Forward(m any, from Sender) { s.root.RequestWithCustomSender(s.pid, m, from.pid) }
 
 // Sender is the sender of a message. The zero value ignores answers.

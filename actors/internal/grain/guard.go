@@ -23,7 +23,7 @@ func Passivate(ctx actor.Context) {
 }
 
 // guard contains the panics of an actor. It is outside the library's middleware and inside its life
-// cycle, so that a panic in Stopping or Stopped does not keep the actor from ending.
+// cycle. So the actor ends even after a panic in Stopping or Stopped.
 func guard(log *slog.Logger) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {

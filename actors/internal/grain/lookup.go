@@ -137,7 +137,7 @@ func (l *lookup) Shutdown() {
 	}
 }
 
-// abandon is Shutdown without waiting, for a drain that did not finish.
+// abandon shuts down like Shutdown, without waiting, after a drain that did not finish.
 func (l *lookup) abandon() {
 	l.system.Root.Stop(l.placement)
 }

@@ -492,7 +492,7 @@ func (a *Archive) Exchanges(
 	return out, err
 }
 
-// paged is Exchanges without the fallback to the log.
+// paged returns the exchanges in pages like Exchanges, without the fallback to the log.
 func (a *Archive) paged(ctx context.Context, pages []*Page, after *conversation.Compacted, room int) ([]conversation.Exchange, error) {
 	var out []conversation.Exchange
 	for _, p := range slices.Backward(pages) {

@@ -7,10 +7,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// emptyReplies returns how many consecutive model calls of sub, up to the newest, ended with neither
-// text nor a tool call, and the newest one's stop reason. It returns 0 if the response has text or
-// data, or if its tool calls terminated it. The count comes from the log, so a crash between two calls
-// does not change it.
+// emptyReplies returns the number of consecutive model calls of sub, up to the newest, that ended with
+// neither text nor a tool call. It also returns the stop reason of the newest. It returns 0 if the
+// response has text or data, or if its tool calls terminated it. The count comes from the log, so a
+// crash between two calls does not change it.
 func (m *Machine) emptyReplies(sub *conversation.Submission) (stop string, n int) {
 	turns := sub.Turns()
 	if sub.Output() != nil || m.state.WroteData(sub) || slices.ContainsFunc(turns, conversation.Turn.HasText) {

@@ -257,9 +257,9 @@ type (
 		Call  conversation.CallID
 		Until conversation.Time
 	}
-	// WaitFor returns the state of a wait for a signal by a call of the work gen, and starts the wait
-	// if it does not exist. [WaitOver], [WaitOpen], [WaitValidate] or [StepTooMuch] answers. After
-	// WaitValidate, Fit is the validation result of the signal Kept.
+	// WaitFor returns the state of a call's wait for a signal, and starts the wait if it does not
+	// exist. Gen names the work of the call. [WaitOver], [WaitOpen], [WaitValidate] or [StepTooMuch]
+	// answers. After WaitValidate, Fit is the validation result of the signal Kept.
 	WaitFor struct {
 		To     ReplyID
 		Gen    int

@@ -6,7 +6,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// minter mints the ids of one step. They are ULIDs of the step's time whose random part starts at the
+// minter mints the ids of one step. They are ULIDs of the step's time. Their random part starts at the
 // seed and counts up, so that ids of one step sort in the order of minting.
 type minter struct {
 	at   conversation.Time

@@ -20,7 +20,8 @@ type suspendedCall struct {
 // all wait.
 func (m *Machine) next() *conversation.Submission { return m.firstRunnable(m.due) }
 
-// firstRunnable is next with a rule for which suspended submissions may continue.
+// firstRunnable returns the next submission to run like next; ripe reports whether a suspended one may
+// resume.
 func (m *Machine) firstRunnable(ripe func(*conversation.Submission) bool) *conversation.Submission {
 	if sub := m.state.UnderWay(); sub != nil {
 		return sub

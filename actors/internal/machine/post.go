@@ -8,7 +8,7 @@ import (
 )
 
 // postPauses are the pauses before repeated delivery attempts. A post becomes a dead letter after one
-// more failure, or when it has failed at all and is older than maxPostAge, even while it waits for
+// more failure. It also does once it has failed and is older than maxPostAge, even while it waits for
 // earlier posts.
 var postPauses = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 9 * time.Hour,

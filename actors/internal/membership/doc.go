@@ -11,15 +11,15 @@
 //
 // Guarantees:
 //
-//  1. A row is removed by its own node, by a newer incarnation at the same node address, or after
-//     its heartbeat did not change for Suspect, on the monotonic clock of the observing node. A
-//     pause of that process counts as one check, however long it was.
-//  2. A member is expelled only by a node that stored all its own heartbeats in that time, stored
+//  1. A row is removed by its own node, or by a newer incarnation at the same node address. Any
+//     other node removes it only after its heartbeat did not change for Suspect, on the monotonic
+//     clock of the observing node. A pause of that process counts as one check, however long it was.
+//  2. Only a node that stored all its own heartbeats in that time expels a member. It also stored
 //     another one just before, saw no change after it, and is not passive. So a bucket that accepts
 //     no requests causes no expulsion. A failed check restarts the time.
-//  3. A node that serves alone, or finds one that does, replaces a row only after that time too,
-//     and only if its own heartbeat was stored at the first attempt. A changing heartbeat ends its
-//     Join with an [*AliveError].
+//  3. A node that serves alone, or finds one that does, also waits for that time before it replaces
+//     a row. Its own heartbeat must have been stored at the first attempt. A changing heartbeat
+//     ends its Join with an [*AliveError].
 //  4. A heartbeat is stored before the epoch that names its node is sent. Heartbeats continue until
 //     Join and Run have ended.
 //  5. Join returns nil only after the newest epoch contained the row.
@@ -29,10 +29,10 @@
 //  8. Publish receives complete epochs with the own row, by rising number, one at a time.
 //  9. The highest epoch is never deleted.
 //  10. With Options.Reached a row enters with weight 0 if other members have a weight. It gets its
-//     weight once more than half of those answer this node. It loses the weight when more than half
-//     of all members have not answered for Suspect, and one of them, with a live heartbeat, reaches
-//     more members than this node and does not reach this node. It gets the weight back after most
-//     members with a weight have answered for Suspect.
+//     weight once more than half of those answer this node. It loses the weight on two conditions.
+//     More than half of all members have not answered for Suspect. One of them has a live
+//     heartbeat, reaches more members than this node, and does not reach this node. It gets the
+//     weight back after most members with a weight have answered for Suspect.
 //
 // Every node checks the 3 members after it in the order of their IDs. If all observers of a crashed
 // node crash with it, it moves up as they are expelled, and is detected then.

@@ -47,8 +47,8 @@ type Options struct {
 	// Suspect is the time that a heartbeat must stay unchanged before its node is considered crashed,
 	// at least 3 times Heartbeat. Zero is DefaultSuspect.
 	Suspect time.Duration
-	// Fence is the time without a confirmation of its row after which a node is passive, at least
-	// twice Heartbeat and at most Suspect minus half a Heartbeat. Zero is DefaultFence.
+	// Fence is the time without a confirmation of its row after which a node is passive. It is at
+	// least twice Heartbeat, and at most Suspect minus half a Heartbeat. Zero is DefaultFence.
 	Fence time.Duration
 	// Load returns the number of conversations in memory and of those with unsettled work, for the
 	// heartbeat. It must not block. Nil reports none.

@@ -13,7 +13,7 @@ import (
 
 // Run sends heartbeats, confirms the row, publishes new views and expels crashed members until ctx
 // ends. Then it returns nil. It returns a [*ReplacedError] as soon as the newest epoch lacks this
-// node, or a [*GoneError] if the epochs were deleted and have not reappeared for Suspect.
+// node. It returns a [*GoneError] if the epochs were deleted and have not reappeared for Suspect.
 func (m *Membership) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -184,8 +184,7 @@ func (m *Membership) readSilent(ctx context.Context, members []storage.Member, a
 }
 
 // outvoted reports whether one of these members is alive, does not reach this node either, and reaches
-// more members than own, which includes the node itself. A member counts once its heartbeat has
-// changed.
+// more members than own. own includes the node itself. A member counts once its heartbeat has changed.
 func (s *share) outvoted(observations []observation, self string, own int) bool {
 	before := s.beats
 	s.beats = make(map[string]mark, len(observations))

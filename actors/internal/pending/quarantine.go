@@ -85,8 +85,9 @@ func (a *Quarantine) evidence(key conversation.Key) (named, counted int) {
 	return a.count(key)
 }
 
-// count is evidence with mu held. A crash in the pause before an opening cancels one that counts. If
-// nodes crash for another reason, such crashes are far more frequent than crashes in the opening.
+// count counts the evidence like evidence; mu is held. A crash in the pause before an opening cancels
+// one that counts. If nodes crash for another reason, such crashes are far more frequent than crashes
+// in the opening.
 func (a *Quarantine) count(key conversation.Key) (named, counted int) {
 	for _, c := range a.crashes[key] {
 		switch {
@@ -323,9 +324,10 @@ func (w *Sweeper) loadQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// InitialScan lists the conversations that must not be opened, before any is, and tries the suspects
-// with named crashes while the node has no other work. It is bounded: if the bucket does not answer, a
-// later sweep does this. The quarantine is listed first, so that a slow journal does not delay it.
+// InitialScan lists the conversations that must not be opened, before any is opened. It also tries the
+// suspects with named crashes while the node has no other work. It is bounded: if the bucket does not
+// answer, a later sweep does this. The quarantine is listed first, so that a slow journal does not
+// delay it.
 func (w *Sweeper) InitialScan(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, initialScanTimeout)
 	defer cancel()

@@ -72,7 +72,7 @@ func (w *Sweeper) Reading(ctx context.Context, key conversation.Key) (over func(
 	}, nil
 }
 
-// AnnounceReading is Reading for a log that is not a suspect's, with a bounded wait.
+// AnnounceReading lists a read like Reading, of a log that is not a suspect's. Its wait is bounded.
 func (w *Sweeper) AnnounceReading(key conversation.Key) (over func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), soloTimeout)
 	defer cancel()
@@ -121,7 +121,7 @@ func (w *Sweeper) listIfSlow(id ID) (over func()) {
 }
 
 // afterCrash is the time after a detected crash in which every opening and read is listed before it
-// begins, because the next crash may follow soon.
+// begins. The reason is that the next crash may follow soon.
 const afterCrash = 10 * time.Minute
 
 // isAfterCrash reports whether this node found the journal of a crashed node within afterCrash.

@@ -17,8 +17,8 @@ const (
 	soloTimeout = 30 * time.Second
 	// soloWait is the time that a suspect waits for openings in progress.
 	soloWait = 5 * time.Second
-	// holdTimeout is the time that a suspect waits for the node to be idle after one named crash,
-	// doubled for each further crash up to maxHold.
+	// holdTimeout is the time that a suspect waits for the node to be idle after one named crash. It
+	// doubles for each further crash up to maxHold.
 	holdTimeout, maxHold = time.Second, 30 * time.Second
 	// idlePoll is the interval of checks for an idle node.
 	idlePoll = 50 * time.Millisecond

@@ -6,14 +6,12 @@
 //
 //  1. A number is used once, and its object never changes.
 //  2. A number with an unknown outcome is abandoned: the next write uses a higher one. Its object
-//     may
-//     still land later.
+//     may still land later.
 //  3. A number is deleted only after a higher one has landed.
 //
 // The package is pure: it allocates and remembers numbers, the caller sends the requests. A Series is
-// not safe for concurrent use. Keys contain the
-// incarnation of the node, so a restarted node begins at 0 again, and other nodes find the objects of a
-// crashed one by listing.
+// not safe for concurrent use. Keys contain the incarnation of the node, so a restarted node begins at
+// 0 again. Other nodes find the objects of a crashed one by listing.
 package series
 
 import "slices"

@@ -111,8 +111,8 @@ func settledTurns(list []conversation.Exchange) []conversation.Exchange {
 	return list
 }
 
-// within is make with a time limit, even if an author's function ignores its context. Otherwise the
-// conversation could stay busy forever.
+// within makes the summary like make, with a time limit that holds even if an author's function
+// ignores its context. Otherwise the conversation could stay busy forever.
 func (j *summaryJob) within(ctx context.Context, limit time.Duration) (machine.Summarized, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("wait for summary: %w", context.DeadlineExceeded))
 	defer cancel()

@@ -40,7 +40,7 @@ func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
 	return err
 }
 
-// deliver is push and waits until the activation has taken the event.
+// deliver pushes an event like push and waits until the activation has taken it.
 func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
 	taken, err := f.add(ctx, e, true)
 	if err != nil {

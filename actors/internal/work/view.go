@@ -49,7 +49,7 @@ func viewOf(s *conversation.State, id conversation.SubmissionID) *view {
 	return &view{created: *s.Created(), state: maps.Clone(s.AuthorState()), origin: s.Origin(id)}
 }
 
-// viewOfSubmission is viewOf for a submission that the state may no longer hold.
+// viewOfSubmission returns the view like viewOf, of a submission that the state may no longer hold.
 func viewOfSubmission(s *conversation.State, sub *conversation.Submission) *view {
 	v := &view{
 		created: *s.Created(), origin: s.Origin(sub.ID),

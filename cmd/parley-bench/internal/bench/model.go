@@ -133,8 +133,8 @@ func (m *Model) join(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// broadcast waits for the readers of an order, sends them its frames at their times with the least
-// code, each with its stamp as its id, and ends their streams.
+// broadcast waits for the readers of an order, sends them its frames at their times, and ends their
+// streams. Each frame has its stamp as its id. It executes as little code as possible.
 func (m *Model) broadcast(w http.ResponseWriter, r *http.Request) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
