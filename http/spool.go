@@ -15,7 +15,7 @@ import (
 const (
 	// spoolBytes is the maximum initial allocation of a spool.
 	spoolBytes = 8 << 10
-	// fileBuffer and memoryBuffer are the buffer sizes of a spool's readers. Reads from memory are
+	// fileBuffer and memoryBuffer are the buffer sizes of a spool's readers, in bytes. Reads from memory are
 	// cheap.
 	fileBuffer   = 16 << 10
 	memoryBuffer = 512

@@ -77,7 +77,7 @@ type Kept struct {
 	since time.Time
 
 	bytes int64         // under the lock of Idle
-	place *list.Element // likewise; nil once taken or evicted
+	place *list.Element // under the lock of Idle; nil once taken or evicted
 }
 
 // Keep adds an idle entry of n bytes, used just now. On eviction, [Idle.Trim] calls drop once, without

@@ -191,7 +191,7 @@ func (p *Projector) created(r *conversation.ConversationCreated) {
 	}
 }
 
-// prompt returns an unsettled submission, even if its admission is unknown.
+// pendingReply returns an unsettled submission, even if its admission is unknown.
 func (p *Projector) pendingReply(id conversation.SubmissionID) *prompt {
 	if p.s.Unsettled == nil {
 		p.s.Unsettled = map[conversation.SubmissionID]*prompt{}

@@ -64,7 +64,7 @@ func (w *world) quiesce(ctx context.Context) {
 	w.trace.Violate("", "after %d sweep periods without faults: %s", quietPeriods, pending)
 }
 
-// pending describes the work still to be done, "" if there is none.
+// pendingWork describes the work still to be done, "" if there is none.
 func (w *world) pendingWork(ctx context.Context) string {
 	live, quarantined := map[string]bool{}, w.quarantined(ctx)
 	blocked := w.blocked(ctx, quarantined)

@@ -55,7 +55,7 @@ func (p Place) Probe(t testing.TB) {
 	}
 }
 
-// Environment variables of [Place.Env].
+// keyEnv and secretEnv are the environment variables of [Place.Env].
 const keyEnv, secretEnv = "NODERUN_KEY", "NODERUN_SECRET"
 
 // Env returns the environment for a program configured with [Place.Config].

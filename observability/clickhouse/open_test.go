@@ -80,7 +80,7 @@ func TestOtherServer(t *testing.T) {
 	}
 }
 
-// saying returns the address of a server that sends the same bytes to every client.
+// textServer returns the address of a server that sends the same bytes to every client.
 func textServer(t *testing.T, words string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

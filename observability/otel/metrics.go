@@ -22,16 +22,18 @@ type meters struct {
 	settled                             metric.Int64Counter
 }
 
-// Upper bounds of the buckets: those of the conventions for model calls and tokens, and up to four
-// hours for agents and tools.
+// chatBounds returns the upper bounds of buckets for model calls, in seconds, of the semantic
+// conventions.
 func chatBounds() []float64 {
 	return []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84}
 }
 
+// tokenBounds returns the upper bounds of buckets for token counts, of the semantic conventions.
 func tokenBounds() []float64 {
 	return []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
 }
 
+// workBounds returns the upper bounds of buckets for agents and tools, in seconds, up to four hours.
 func workBounds() []float64 {
 	return []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400}
 }

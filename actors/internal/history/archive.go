@@ -101,7 +101,7 @@ type Archive struct {
 	entry        *storage.IndexEntry
 
 	segments *storage.Compactor // used by the saving goroutine only
-	marking  *marking           // likewise; nil before the first checkpoint and after an error
+	marking  *marking           // used by the saving goroutine only; nil before the first checkpoint and after an error
 	// viewed is the view in which pieces were rendered.
 	viewed prompt.View
 }

@@ -65,8 +65,8 @@ type Config struct {
 	// MaxWaiting bounds the callers waiting for a reply, and the queued submissions. Above it callers
 	// get CodeUnavailable.
 	MaxWaiting int
-	// MaxWaitingBytes bounds the queued deliveries likewise. A delivery is always accepted if the
-	// queue is empty.
+	// MaxWaitingBytes bounds the queued deliveries in bytes. Above it callers get CodeUnavailable. A
+	// delivery is always accepted if the queue is empty.
 	MaxWaitingBytes int
 	// CheckpointBatches and CheckpointBytes are the log growth after which a checkpoint is due. An
 	// activation that ends writes one after an eighth of the batches; below that, reading the batches
@@ -167,7 +167,7 @@ type wait struct {
 	listed   bool        // also waits until the journal lists this writer
 	tailRead int         // also waits for the tail read of this number, 0 for none
 	probe    *Probe      // set for a probe, whose answer is computed at the end; value is unused
-	timer    *CheckTimer // likewise
+	timer    *CheckTimer // set for a timer check, whose answer is computed at the end
 	over     bool        // the timer was seen to be obsolete, at offset
 }
 

@@ -18,10 +18,10 @@ import (
 
 // Limits of a shortened output, in bytes.
 const (
-	// maxOutput is about 16,000 tokens: one output should not displace others, and further parts can
-	// be read.
+	// maxOutput bounds one output, in bytes; it is about 16,000 tokens. One output should not displace
+	// others, and the model can read further parts.
 	maxOutput = 64 << 10
-	// minOutput is one page of text, even for a small window.
+	// minOutput is the size of a page of text, in bytes, that even a small window gets.
 	minOutput = 4 << 10
 	// outputShare is the divisor of the window for one output, because a turn has several.
 	outputShare = 16

@@ -6,6 +6,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
+// maxOddities bounds the number of remembered oddities.
 const maxOddities = 1 << 10
 
 // oddities remembers the logged oddities: each kind once for each model. The zero value is ready. It

@@ -162,7 +162,7 @@ func (o *outputs) piece(ctx context.Context, p conversation.StoredPiece) (string
 const (
 	// partBytes is the maximum that a model is shown of any output.
 	partBytes = 64 << 10
-	// storedPiece is the size of one stored piece. storesAtOnce bounds concurrent stores on a node,
+	// storedPiece is the size of one stored piece, in bytes. storesAtOnce bounds concurrent stores on a node,
 	// because each output is in memory twice.
 	storedPiece  = 1 << 20
 	storesAtOnce = 4

@@ -46,7 +46,8 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 // errReplyTarget reports a post to a target that accepts only notices of settlements.
 var errReplyTarget = errors.New("target replies for a channel and accepts only notices; dispatch a message with this target as Notify")
 
-// deliveriesAtOnce bounds the concurrent delivery attempts of a node, and likewise its drafts.
+// deliveriesAtOnce bounds the concurrent delivery attempts of a node. It also bounds its concurrent
+// drafts.
 const deliveriesAtOnce = 64
 
 // deliveries limits and counts the outgoing posts of a node.
@@ -116,6 +117,7 @@ func reasonOfPost(err error) string {
 	return err.Error()
 }
 
+// maxPostReason bounds the reason of a failed delivery, in bytes.
 const maxPostReason = 1 << 10
 
 func (n *Node) deliver(ctx context.Context, p outbox.Post) error {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// smallOutput is the size up to which an output is encoded without a turn, and recorded whole even
-	// if memory is low.
+	// smallOutput is the size, in bytes, up to which an output is encoded without a turn. It is then
+	// recorded whole even if memory is low.
 	smallOutput = 256 << 10
-	// unknownOutput is reserved for a tool that has not returned yet on this node, for at most
+	// unknownOutput is the memory, in bytes, that is reserved for a tool that has not returned yet on this node, for at most
 	// unknownWait. A slower tool does not return faster if others wait.
 	unknownOutput = 16 << 20
 	unknownWait   = 2 * time.Second

@@ -35,7 +35,8 @@ type member struct {
 
 func equal(n int) []member { return slices.Repeat([]member{{weight: 1}}, n) }
 
-// Places of a cluster in which one node owns every conversation: the others have no weight.
+// ownerPlace, otherPlace and strictPlace are the places of a cluster in which one node owns every
+// conversation, because the others have no weight.
 const ownerPlace, otherPlace, strictPlace = 0, 1, 2
 
 func oneOwner(profiled bool) []member {
