@@ -403,15 +403,15 @@ func TestImportsMatchTable(t *testing.T) {
 			foreign[f.dir] = append(foreign[f.dir], moduleOf(p))
 		}
 	}
-	compare := func(pkg, what string, want, have []string) {
+	compare := func(pkg, desc string, want, have []string) {
 		for _, p := range have {
 			if !slices.Contains(want, p) {
-				t.Errorf("%s imports %s %s, which its row does not allow", pkg, what, p)
+				t.Errorf("%s imports %s %s, which its row does not allow", pkg, desc, p)
 			}
 		}
 		for _, p := range want {
 			if !slices.Contains(have, p) {
-				t.Errorf("the row of %s allows %s %s, which it does not import; remove it", pkg, what, p)
+				t.Errorf("the row of %s allows %s %s, which it does not import; remove it", pkg, desc, p)
 			}
 		}
 	}

@@ -368,7 +368,7 @@ func TestLinksResolve(t *testing.T) {
 // TestGlossaryNames rejects names in declarations that were ambiguous or synonyms of a term in
 // the glossary.
 func TestGlossaryNames(t *testing.T) {
-	for _, rule := range []struct{ below, word, say string }{
+	for _, rule := range []struct{ below, word, use string }{
 		{"", `^[tT]ell|^told$`, "what it does: send, emit, report, log"},
 		{"actors/internal/machine", `^runs?$|^(find|ripe|end|continue|cancel|park|compact)Runs?$|^run(Of|For|At)$`, "work, or the attempt, turn or call that it is"},
 		{"actors/internal/machine", `[pP]repar`, "the hook DeliveryStarted, and StartDelivery"},
@@ -382,7 +382,7 @@ func TestGlossaryNames(t *testing.T) {
 			}
 			for name := range declared(f.syntax) {
 				if word.MatchString(name.Name) {
-					t.Errorf("%s: %s is ambiguous, want %s", f.fset.Position(name.Pos()), name.Name, rule.say)
+					t.Errorf("%s: %s is ambiguous, want %s", f.fset.Position(name.Pos()), name.Name, rule.use)
 				}
 			}
 		}

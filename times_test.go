@@ -93,11 +93,11 @@ func TestTimesFollowContent(t *testing.T) {
 		t.Errorf("the time is %v, want %v", got, want)
 	}
 
-	kept := func(what, name string, then time.Time) {
+	kept := func(desc, name string, then time.Time) {
 		t.Helper()
 		first.run("scripts/times.sh")
 		if got := first.at(name); !got.Equal(then) {
-			t.Errorf("%s: the time of %s is %v, not %v as before", what, name, got, then)
+			t.Errorf("%s: the time of %s is %v, not %v as before", desc, name, got, then)
 		}
 	}
 	first.write("x/newer.go", "package a")

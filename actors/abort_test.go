@@ -116,9 +116,9 @@ func TestAttachment(t *testing.T) {
 			key = k
 		}
 	}
-	damaged := slices.Clone(data)
-	damaged[len(damaged)-1] ^= 1
-	if err := w.bucket.Put(t.Context(), key, storage.Bytes(damaged)); err != nil {
+	corrupt := slices.Clone(data)
+	corrupt[len(corrupt)-1] ^= 1
+	if err := w.bucket.Put(t.Context(), key, storage.Bytes(corrupt)); err != nil {
 		t.Fatal(err)
 	}
 	if _, content, err = read(t.Context(), at, id); err != nil {

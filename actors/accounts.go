@@ -24,8 +24,8 @@ type accounts struct {
 	events        *memory.Account // durable events queued for sinks
 	writes        *memory.Account // encoded batches and checkpoints that are being stored
 
-	idle *memory.Idle  // shared with the followers and the resting writers
-	rest *memory.Shelf // idle activations
+	idle      *memory.Idle  // shared with the followers and the resting writers
+	idleShelf *memory.Shelf // idle activations
 
 	checks    chan struct{} // semaphore of schema checks
 	unchecked *atomic.Int64 // checks that exceeded a bound
@@ -36,7 +36,7 @@ func newAccounts(b *memory.Budget, idleBytes int64, checks int) accounts {
 	return accounts{
 		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0),
 		outputs: b.Account("tool outputs", b.Limit()/outputsShare), events: b.Account("events", 0), writes: b.Account("writes", 0),
-		idle: idle, rest: idle.Shelf("conversations"),
+		idle: idle, idleShelf: idle.Shelf("conversations"),
 		checks: make(chan struct{}, checks), unchecked: new(atomic.Int64),
 	}
 }
@@ -74,10 +74,10 @@ func (s *share) hold(r *Runtime, bytes, unsettled int64, idle bool) {
 	r.accounts.idle.Trim()
 }
 
-// rest makes the idle activation evictable; leave is called to evict it.
-func (s *share) rest(r *Runtime, leave func()) {
+// shelve makes the idle activation evictable; leave is called to evict it.
+func (s *share) shelve(r *Runtime, leave func()) {
 	s.kept.Take()
-	s.kept = r.accounts.rest.Keep(s.charged, leave)
+	s.kept = r.accounts.idleShelf.Keep(s.charged, leave)
 }
 
 // end releases everything that the activation was charged.

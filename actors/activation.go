@@ -86,9 +86,9 @@ func (a *activation) Start(of *grain.Self) {
 		a.clock = pending.NewClock(a.rt.world.wall())
 	}
 	a.timers.fire = func(m timerFired) { of.Send(m) }
-	a.writer = newLogWriter(a.rt.active.resting.take(a.key))
-	if a.writer.atRest != nil {
-		a.assume(a.writer.atRest.name())
+	a.writer = newLogWriter(a.rt.active.writerCache.take(a.key))
+	if a.writer.passivated != nil {
+		a.assume(a.writer.passivated.name())
 	} else {
 		a.assume(newNonce(a.random))
 	}
@@ -170,8 +170,8 @@ func (a *activation) Stop() {
 			a.rt.sweeper.Timers.Drop(a.key, int64(head))
 		}
 	}
-	if a.writer.atRest != nil { // The log was never opened.
-		a.rt.active.resting.putBack(a.key, *a.writer.atRest)
+	if a.writer.passivated != nil { // The log was never opened.
+		a.rt.active.writerCache.putBack(a.key, *a.writer.passivated)
 	}
 	a.rt.active.leave(a.key, a.writer.nonce)
 	a.tap.Closed()
@@ -193,8 +193,8 @@ func (a *activation) step(in machine.Input) {
 	if a.archive != nil {
 		held += a.archive.Weight()
 	}
-	owed, _ := a.machine.Unsettled()
-	a.share.hold(a.rt, held, int64(owed), a.machine.Idle())
+	unsettled, _ := a.machine.Unsettled()
+	a.share.hold(a.rt, held, int64(unsettled), a.machine.Idle())
 	if a.work != nil && !a.machine.Full() {
 		for _, gen := range a.work.Starved() {
 			a.drainFeed(gen)
@@ -291,7 +291,7 @@ func (a *activation) appended(m appendDone) {
 }
 
 func (a *activation) reply(e machine.Reply) {
-	if p, ok := e.Value.(machine.Probed); ok && !p.Held && !a.tap.MayForget() {
+	if p, ok := e.Value.(machine.Probed); ok && !p.Held && !a.tap.MayEvict() {
 		e.Value = machine.Probed{Unknown: true} // The next sweep retries.
 	}
 	a.callers.answer(e.To, e.Value)
@@ -301,7 +301,7 @@ func (a *activation) reply(e machine.Reply) {
 func (a *activation) setTimer(e machine.SetTimer) {
 	fired := a.timers.set(e)
 	if e.Timer == machine.TimerIdle {
-		a.share.rest(a.rt, func() { a.self.Send(fired) })
+		a.share.shelve(a.rt, func() { a.self.Send(fired) })
 	}
 }
 
@@ -311,7 +311,7 @@ func (a *activation) stop(e machine.Stop) {
 	switch e.Reason {
 	case machine.StopPassivated:
 		if a.writer.claimed {
-			a.rt.active.resting.put(a.key, a.writer.nonce, a.writer.tail, a.archive.DayIndexed(), a.tap.Shipped())
+			a.rt.active.writerCache.put(a.key, a.writer.nonce, a.writer.tail, a.archive.DayIndexed(), a.tap.Shipped())
 		}
 	case machine.StopDrained:
 		a.writer.handedOver = true

@@ -12,9 +12,9 @@ import (
 // activations holds the active conversations of this node and its resting writers. It is safe for
 // concurrent use.
 type activations struct {
-	machines machine.Config // shared by all machines
-	resting  *resting
-	draining atomic.Bool // activations are to stop
+	machines    machine.Config // shared by all machines
+	writerCache *writerCache
+	draining    atomic.Bool // activations are to stop
 
 	fences, handedOver atomic.Int64
 	unsettled          atomic.Int64 // unsettled submissions; a gauge
@@ -95,5 +95,5 @@ func (l *activations) count() int64 {
 func (l *activations) writes(key conversation.Key, nonce storage.Nonce) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.byKey[key].nonce == nonce || l.resting.has(key, nonce)
+	return l.byKey[key].nonce == nonce || l.writerCache.has(key, nonce)
 }

@@ -48,7 +48,7 @@ type scenario struct {
 
 // invocation is one call of an author's function or of a model.
 type invocation struct {
-	what    string
+	event   string
 	call    conversation.CallID
 	process int
 	at      time.Time
@@ -69,7 +69,7 @@ type process struct {
 	node    *actorNode
 
 	mu    sync.Mutex
-	dead  bool
+	down  bool
 	trace []string // boundaries reached so far
 	times map[string]int
 }
@@ -79,12 +79,12 @@ const immortal = -1
 // memberName matches the names that [actors.LocalFleet] assigns.
 var memberName = regexp.MustCompile(`local-\d+`)
 
-var errDead = errors.New("the process is dead")
+var errCrashed = errors.New("the process is dead")
 
 // draw returns a deterministic number for its arguments.
-func draw(what ...any) uint64 {
+func draw(event ...any) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintln(h, what...)
+	fmt.Fprintln(h, event...)
 	x := h.Sum64()
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	return x ^ x>>31
@@ -107,8 +107,8 @@ func (p *process) pass(ctx context.Context, name string) (here bool, err error) 
 	time.Sleep(time.Millisecond + time.Duration(draw(name, nth)%uint64(40*time.Millisecond)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.dead {
-		return false, errDead
+	if p.down {
+		return false, errCrashed
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -117,15 +117,15 @@ func (p *process) pass(ctx context.Context, name string) (here bool, err error) 
 	if len(p.trace)-1 != p.crashAt {
 		return false, nil
 	}
-	p.dead = true
+	p.down = true
 	close(p.crashed)
-	return true, errDead
+	return true, errCrashed
 }
 
 // at is pass for code in the process: it does not return if the process crashes.
 func (p *process) at(ctx context.Context, name string) error {
 	_, err := p.pass(ctx, name)
-	if errors.Is(err, errDead) {
+	if errors.Is(err, errCrashed) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -133,20 +133,20 @@ func (p *process) at(ctx context.Context, name string) error {
 }
 
 // invoke is at and records the call.
-func (p *process) invoke(ctx context.Context, what string, call conversation.CallID) error {
-	if err := p.at(ctx, what+" begins"); err != nil {
+func (p *process) invoke(ctx context.Context, event string, call conversation.CallID) error {
+	if err := p.at(ctx, event+" begins"); err != nil {
 		return err
 	}
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.s.invocations = append(p.s.invocations, invocation{what, call, p.number, time.Now()})
+	p.s.invocations = append(p.s.invocations, invocation{event, call, p.number, time.Now()})
 	return nil
 }
 
 func (p *process) carry(ctx context.Context, c *storagetest.Call) error {
 	name := p.s.alias(memberName.ReplaceAllString(c.Method+" "+c.Key, "member"))
 	if here, err := p.pass(ctx, "send "+name); err != nil {
-		if errors.Is(err, errDead) && !here {
+		if errors.Is(err, errCrashed) && !here {
 			p.leave(ctx, c, name)
 		}
 		return c.Unanswered(err)
@@ -262,7 +262,7 @@ func (p *process) deliver() {
 		return
 	}
 	p.s.mu.Lock()
-	accepted := slices.ContainsFunc(p.s.invocations, func(d invocation) bool { return d.what == "accepted" })
+	accepted := slices.ContainsFunc(p.s.invocations, func(d invocation) bool { return d.event == "accepted" })
 	p.s.mu.Unlock()
 	for range 30 {
 		if accepted {
@@ -279,7 +279,7 @@ func (p *process) deliver() {
 		}
 		if err == nil {
 			p.s.mu.Lock()
-			p.s.invocations = append(p.s.invocations, invocation{what: "accepted", process: p.number, at: time.Now()})
+			p.s.invocations = append(p.s.invocations, invocation{event: "accepted", process: p.number, at: time.Now()})
 			p.s.mu.Unlock()
 			return
 		}

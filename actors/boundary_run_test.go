@@ -124,9 +124,9 @@ func (s *scenario) checkRun(t *testing.T) {
 		}
 	}
 	for _, d := range s.invocations {
-		name, _ := strings.CutPrefix(d.what, "step ")
+		name, _ := strings.CutPrefix(d.event, "step ")
 		if at, ok := recorded[name]; ok && d.at.After(at) {
-			t.Errorf("got a repeated call of %s in process %d", d.what, d.process)
+			t.Errorf("got a repeated call of %s in process %d", d.event, d.process)
 		}
 	}
 	s.checkTimersLeft(func(key string) bool { return strings.Contains(key, "/20000131T") }) // timeouts of the waits
@@ -153,9 +153,9 @@ func TestCrashInRun(t *testing.T) {
 		boundaries = s.processes[0].reachedBoundaries()
 		s.checkRun(t)
 	})
-	for _, what := range []string{"step one begins", "step a write ends", "step b write ends", "step three ends", "model has said sev", "send PUT timer/"} {
-		if !slices.ContainsFunc(boundaries, func(b string) bool { return strings.Contains(b, what) }) {
-			t.Errorf("want boundary %q in %q", what, boundaries)
+	for _, event := range []string{"step one begins", "step a write ends", "step b write ends", "step three ends", "model has said sev", "send PUT timer/"} {
+		if !slices.ContainsFunc(boundaries, func(b string) bool { return strings.Contains(b, event) }) {
+			t.Errorf("want boundary %q in %q", event, boundaries)
 		}
 	}
 	crashEverywhere(t, fleet, &scenario{runs: true}, boundaries, (*scenario).checkRun, (*scenario).showRun,
@@ -165,11 +165,11 @@ func TestCrashInRun(t *testing.T) {
 func (s *scenario) showRun(shown map[string]int) {
 	runs, steps := map[int]int{}, map[string]int{}
 	for _, d := range s.invocations {
-		if d.what == "run" {
+		if d.event == "run" {
 			runs[d.process]++
 		}
-		if strings.HasPrefix(d.what, "step ") {
-			if steps[d.what]++; steps[d.what] == 2 {
+		if strings.HasPrefix(d.event, "step ") {
+			if steps[d.event]++; steps[d.event] == 2 {
 				shown["step again"]++
 			}
 		}

@@ -91,9 +91,9 @@ func (s *scenario) checkSuspended(t *testing.T) {
 		t.Errorf("recorded %v", recorded)
 	}
 	for _, d := range s.invocations {
-		name, _ := strings.CutPrefix(d.what, "step ")
+		name, _ := strings.CutPrefix(d.event, "step ")
 		if at, ok := recorded[name]; ok && d.at.After(at) {
-			t.Errorf("got a repeated call of %s in process %d", d.what, d.process)
+			t.Errorf("got a repeated call of %s in process %d", d.event, d.process)
 		}
 		if name == "two" && conversation.TimeOf(d.at) < until {
 			t.Errorf("got second step at %s, want after %s", d.at, until)
@@ -160,11 +160,11 @@ func TestCrashWhileSuspended(t *testing.T) {
 			t.Errorf("got %d suspensions", got)
 		}
 	})
-	for _, what := range []string{"send PUT timer/", "landed PUT timer/", "send DELETE timer/", "send LIST timer/"} {
+	for _, event := range []string{"send PUT timer/", "landed PUT timer/", "send DELETE timer/", "send LIST timer/"} {
 		if !slices.ContainsFunc(boundaries, func(b string) bool {
-			return strings.Contains(b, what)
+			return strings.Contains(b, event)
 		}) {
-			t.Errorf("want boundary %q in %q", what, boundaries)
+			t.Errorf("want boundary %q in %q", event, boundaries)
 		}
 	}
 	crashEverywhere(t, fleet, &scenario{suspends: true}, boundaries, (*scenario).checkSuspended, (*scenario).showSuspension,
@@ -174,7 +174,7 @@ func TestCrashWhileSuspended(t *testing.T) {
 func (s *scenario) showSuspension(shown map[string]int) {
 	runs := map[int]int{}
 	for _, d := range s.invocations {
-		if d.what == "tool wait" {
+		if d.event == "tool wait" {
 			runs[d.process]++
 		}
 	}

@@ -49,11 +49,11 @@ func (p *process) agent() *agent.Agent {
 }
 
 // whole is a function call with a begin and an end boundary.
-func (p *process) whole(ctx context.Context, what string, call conversation.CallID) error {
-	if err := p.invoke(ctx, what, call); err != nil {
+func (p *process) whole(ctx context.Context, event string, call conversation.CallID) error {
+	if err := p.invoke(ctx, event, call); err != nil {
 		return err
 	}
-	return p.at(ctx, what+" ends")
+	return p.at(ctx, event+" ends")
 }
 
 // plain is a tool that is not durable.
@@ -125,8 +125,8 @@ func (p *process) vendor() *vendor {
 const textUnknown = "The outcome of this call is unknown"
 
 // calls answers with tool calls.
-func (p *process) calls(ctx context.Context, a *providers.Assembler, what string, u providers.Usage, calls ...string) error {
-	if err := p.invoke(ctx, what, ""); err != nil {
+func (p *process) calls(ctx context.Context, a *providers.Assembler, event string, u providers.Usage, calls ...string) error {
+	if err := p.invoke(ctx, event, ""); err != nil {
 		return err
 	}
 	for i, c := range calls {
@@ -135,18 +135,18 @@ func (p *process) calls(ctx context.Context, a *providers.Assembler, what string
 			input = strings.TrimSuffix(input, " {}")
 		}
 		a.CallArguments(a.StartCall(fmt.Sprint("p", i+1), name), input)
-		if err := p.at(ctx, fmt.Sprint(what, " has called ", name)); err != nil {
+		if err := p.at(ctx, fmt.Sprint(event, " has called ", name)); err != nil {
 			return err
 		}
 	}
 	a.Finish(providers.Done{StopReason: providers.StopToolUse, Usage: u})
-	return p.at(ctx, what+" ends")
+	return p.at(ctx, event+" ends")
 }
 
 // answers answers with texts. If the prompt asks the model to continue, it omits the texts in the
 // prompt.
-func (p *process) answers(ctx context.Context, a *providers.Assembler, what string, seen []string, texts ...string) error {
-	if err := p.invoke(ctx, what, ""); err != nil {
+func (p *process) answers(ctx context.Context, a *providers.Assembler, event string, seen []string, texts ...string) error {
+	if err := p.invoke(ctx, event, ""); err != nil {
 		return err
 	}
 	prior := ""
@@ -166,12 +166,12 @@ func (p *process) answers(ctx context.Context, a *providers.Assembler, what stri
 		}
 		a.Text(text[len(prior):])
 		prior = ""
-		if err := p.at(ctx, fmt.Sprint(what, " has said ", text)); err != nil {
+		if err := p.at(ctx, fmt.Sprint(event, " has said ", text)); err != nil {
 			return err
 		}
 	}
 	a.Finish(providers.Done{StopReason: providers.StopStop, Usage: little})
-	return p.at(ctx, what+" ends")
+	return p.at(ctx, event+" ends")
 }
 
 // check fails the test unless the story ended correctly.
@@ -210,9 +210,9 @@ func (s *scenario) checkSettled(t *testing.T, facts []fact) {
 	}
 }
 
-func (s *scenario) ran(what string, call conversation.CallID) (n int) {
+func (s *scenario) ran(event string, call conversation.CallID) (n int) {
 	for _, d := range s.invocations {
-		if d.what == what && d.call == call {
+		if d.event == event && d.call == call {
 			n++
 		}
 	}
@@ -276,18 +276,18 @@ func ends(t *testing.T, facts []fact) map[invocation]time.Time {
 	out := map[invocation]time.Time{}
 	names := map[conversation.CallID]string{}
 	called := map[conversation.ConversationID]string{} // the newest call of an open step
-	end := func(f fact, what string, call conversation.CallID) {
-		if _, ok := out[invocation{what: what, call: call}]; ok {
-			t.Errorf("the result of %s %s was recorded twice", what, call)
+	end := func(f fact, event string, call conversation.CallID) {
+		if _, ok := out[invocation{event: event, call: call}]; ok {
+			t.Errorf("the result of %s %s was recorded twice", event, call)
 		}
-		out[invocation{what: what, call: call}] = f.at
+		out[invocation{event: event, call: call}] = f.at
 	}
 	for _, f := range facts {
 		switch r := f.record.(type) {
 		case *conversation.HookDone:
 			end(f, "delivery hook", "")
 		case *conversation.ResponseStarted:
-			if _, ok := out[invocation{what: "response hook"}]; !ok && r.Child == "" {
+			if _, ok := out[invocation{event: "response hook"}]; !ok && r.Child == "" {
 				end(f, "response hook", "")
 			}
 		case *conversation.ToolCalled:
@@ -320,7 +320,7 @@ func (s *scenario) checkInvocations(t *testing.T, facts []fact) {
 	t.Helper()
 	ends := ends(t, facts)
 	type where struct {
-		what    string
+		event   string
 		call    conversation.CallID
 		process int
 	}
@@ -328,27 +328,27 @@ func (s *scenario) checkInvocations(t *testing.T, facts []fact) {
 	for _, d := range s.invocations {
 		if on, ok := dependsOn(d); ok {
 			if at, ok := ends[on]; !ok || d.at.Before(at) {
-				t.Errorf("got %s %s in process %d before %s was durable", d.what, d.call, d.process, on.what)
+				t.Errorf("got %s %s in process %d before %s was durable", d.event, d.call, d.process, on.event)
 			}
 		}
-		if at, ok := ends[invocation{what: d.what, call: d.call}]; ok && d.at.After(at) {
-			t.Errorf("got a repeated %s %s in process %d, %v after its result was durable", d.what, d.call, d.process, d.at.Sub(at))
+		if at, ok := ends[invocation{event: d.event, call: d.call}]; ok && d.at.After(at) {
+			t.Errorf("got a repeated %s %s in process %d, %v after its result was durable", d.event, d.call, d.process, d.at.Sub(at))
 		}
-		if d.what != "accepted" {
-			count[where{d.what, d.call, d.process}]++
+		if d.event != "accepted" {
+			count[where{d.event, d.call, d.process}]++
 		}
-		if d.what == "settled hook" || d.what == "accepted" || d.what == "tool plain" || d.what == "tool look" {
-			count[where{d.what, d.call, -1}]++
+		if d.event == "settled hook" || d.event == "accepted" || d.event == "tool plain" || d.event == "tool look" {
+			count[where{d.event, d.call, -1}]++
 		}
 	}
-	for what, n := range count {
+	for event, n := range count {
 		if n > 1 {
-			t.Errorf("got %d calls: %+v", n, what)
+			t.Errorf("got %d calls: %+v", n, event)
 		}
 	}
-	for _, what := range []string{"model 1", "model 2", "model 3", "child 1", "child 2"} {
-		if _, ok := ends[invocation{what: what}]; !ok {
-			t.Errorf("no outcome of %s in the log", what)
+	for _, event := range []string{"model 1", "model 2", "model 3", "child 1", "child 2"} {
+		if _, ok := ends[invocation{event: event}]; !ok {
+			t.Errorf("no outcome of %s in the log", event)
 		}
 	}
 }
@@ -358,15 +358,15 @@ func dependsOn(d invocation) (on invocation, ok bool) {
 	before := map[string]string{
 		"tool plain": "call", "tool deploy": "call", "tool look": "call", "step one": "call", "step two": "step one", "step three": "step two",
 	}
-	if on, ok := before[d.what]; ok {
-		return invocation{what: on, call: d.call}, true
+	if on, ok := before[d.event]; ok {
+		return invocation{event: on, call: d.call}, true
 	}
 	before = map[string]string{
 		"model 1": "delivery hook", "child 1": "model 2", "child 2": "child 1", "stop hook": "model 3",
 		"finish hook": "model 3", "settled hook": "settlement",
 	}
-	what, ok := before[d.what]
-	return invocation{what: what}, ok
+	event, ok := before[d.event]
+	return invocation{event: event}, ok
 }
 
 // checkView: the model's last prompt contains each result once, or a summary of it.
@@ -527,9 +527,9 @@ func crashEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *scenario, bo
 		}
 	}
 	t.Logf("%d boundaries, covering %v", len(boundaries), shown)
-	for _, what := range wanted {
-		if shown[what] == 0 {
-			t.Errorf("not covered: %s", what)
+	for _, event := range wanted {
+		if shown[event] == 0 {
+			t.Errorf("not covered: %s", event)
 		}
 	}
 }
@@ -537,12 +537,12 @@ func crashEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *scenario, bo
 func (s *scenario) show(shown map[string]int) {
 	processes, steps := map[string]map[int]bool{}, map[string]int{}
 	for _, d := range s.invocations {
-		if processes[d.what] == nil {
-			processes[d.what] = map[int]bool{}
+		if processes[d.event] == nil {
+			processes[d.event] = map[int]bool{}
 		}
-		processes[d.what][d.process] = true
-		if strings.HasPrefix(d.what, "step ") {
-			steps[d.what+string(d.call)]++
+		processes[d.event][d.process] = true
+		if strings.HasPrefix(d.event, "step ") {
+			steps[d.event+string(d.call)]++
 		}
 	}
 	log := s.lines(chat("c"))
@@ -551,7 +551,7 @@ func (s *scenario) show(shown map[string]int) {
 		repeated = repeated || n > 1
 	}
 	child := processes["child 1"][0] || processes["child 2"][0]
-	for what, is := range map[string]bool{
+	for event, is := range map[string]bool{
 		"durable tool resumed": len(processes["tool deploy"]) > 1 && len(processes["model 1"]) == 1,
 		"step repeated":        repeated,
 		"outcome unknown":      strings.Contains(log, textUnknown),
@@ -562,7 +562,7 @@ func (s *scenario) show(shown map[string]int) {
 		"landed after crash":   s.lateWrites > 0,
 	} {
 		if is {
-			shown[what]++
+			shown[event]++
 		}
 	}
 }
@@ -577,12 +577,12 @@ func wholeScenario(t *testing.T, fleet *actors.LocalFleet) (boundaries []string)
 			t.Errorf("got %d compactions", got)
 		}
 	})
-	for _, what := range []string{
+	for _, event := range []string{
 		"tool plain ends", "tool look ends", "step one begins", "step three ends", "model 3 has said All ", "child 2 ends",
 		"summary ends", "delivery hook begins", "finish hook ends", "settled hook ends",
 	} {
-		if !slices.Contains(boundaries, what) {
-			t.Errorf("want boundary %q", what)
+		if !slices.Contains(boundaries, event) {
+			t.Errorf("want boundary %q", event)
 		}
 	}
 	if len(boundaries) < 40 {

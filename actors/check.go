@@ -16,11 +16,11 @@ import (
 // checkedAdmission is an admission after its schema check: of initial data, of a workflow's input, or
 // of a signal.
 type checkedAdmission struct {
-	admission conversation.Admission
-	precheck  bool
-	unfit     *conversation.Error        // nil if valid
-	fit       *machine.Fit               // result of the schema check of a signal
-	dead      *conversation.PostEnqueued // the post that a signal redelivers
+	admission  conversation.Admission
+	precheck   bool
+	unfit      *conversation.Error        // nil if valid
+	fit        *machine.Fit               // result of the schema check of a signal
+	deadLetter *conversation.PostEnqueued // the post that a signal redelivers
 }
 
 // schemaOf returns the agent whose schema the initial data must match, or nil. Initial data count only

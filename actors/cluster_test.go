@@ -123,7 +123,7 @@ func TestAnyNodeAdmits(t *testing.T) {
 	}
 	w := newWorld(t)
 	opts := agents(chatAgent())
-	opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour // activations are counted
+	opts.UnloadAfter, opts.EvictAfter = time.Hour, time.Hour // activations are counted
 	nodes := w.together(2, setup{opts: opts, model: emits(3)})
 	owner, other := nodes[0], nodes[1]
 	at := ownedBy(t, owner, "c")

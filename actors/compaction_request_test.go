@@ -99,7 +99,7 @@ func TestCompactWithNothingToDo(t *testing.T) {
 	w := newWorld(t)
 	model := &summarizer{summary: func(context.Context) (string, error) { return "", errors.New("not to be asked") }}
 	n := model.talked(w, 1)
-	w.untilAtRest()
+	w.untilIdle()
 	before := w.listing()
 	for _, id := range []string{"c", "never"} {
 		if compacted, err := n.rt.Compact(t.Context(), chat(id), ""); err != nil || compacted {

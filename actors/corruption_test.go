@@ -63,7 +63,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 	t.Run("reader detects, writer in memory", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
-		opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour
+		opts.UnloadAfter, opts.EvictAfter = time.Hour, time.Hour
 		n := w.start(setup{opts: opts, model: emits(3)})
 		n.admit(chat("c"), "1", "hello")
 		w.untilSettled(chat("c"), 1)
@@ -101,7 +101,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 	t.Run("with a checkpoint", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
-		opts.CheckpointBatches, opts.UnloadAfter, opts.ForgetAfter = 1, time.Millisecond, 2*time.Millisecond
+		opts.CheckpointBatches, opts.UnloadAfter, opts.EvictAfter = 1, time.Millisecond, 2*time.Millisecond
 		n := w.start(setup{opts: opts, model: emits(3)})
 		n.shed(chat("c"), 1)
 		w.corrupt(chat("c"))
@@ -145,7 +145,7 @@ func TestCorruptionOfManyLogsIsNotQuarantined(t *testing.T) {
 		eventually(t, "a message", func() bool { return n.writes(chat(id), "2") == nil })
 		w.untilSettled(chat(id), 2)
 	}
-	if aside, err := storage.ListQuarantine(t.Context(), w.bucket); err != nil || len(aside) > 0 {
-		t.Errorf("got %v quarantined, %v, want none", aside, err)
+	if quarantined, err := storage.ListQuarantine(t.Context(), w.bucket); err != nil || len(quarantined) > 0 {
+		t.Errorf("got %v quarantined, %v, want none", quarantined, err)
 	}
 }

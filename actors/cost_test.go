@@ -32,12 +32,12 @@ func list(c storagetest.Class) storagetest.Request {
 // bill is the maximum number of requests of each kind; other kinds are not allowed.
 type bill map[storagetest.Request]int
 
-func (b bill) check(t *testing.T, what string, counts map[storagetest.Request]int) {
+func (b bill) check(t *testing.T, desc string, counts map[storagetest.Request]int) {
 	t.Helper()
-	t.Logf("%s: %v", what, counts)
+	t.Logf("%s: %v", desc, counts)
 	for req, n := range counts {
 		if req != list(storagetest.Busy) && req != list(storagetest.Quarantine) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start has no fixed time
-			t.Errorf("%s: %d requests %v, want at most %d", what, n, req, b[req])
+			t.Errorf("%s: %d requests %v, want at most %d", desc, n, req, b[req])
 		}
 	}
 }
@@ -80,7 +80,7 @@ func countTurns(t *testing.T) (fastEnough bool) {
 		t.Errorf("got %d journal writes for a new conversation, want 1", first[put(storagetest.Busy)])
 	}
 
-	w.untilAtRest()
+	w.untilIdle()
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}

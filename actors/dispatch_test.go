@@ -64,7 +64,7 @@ func TestDecisions(t *testing.T) {
 	n := w.start(setup{opts: agents(strictAgent(t)), model: emits(2)})
 	first := n.accept(admission(warm, "known", plain))
 	w.untilSettled(warm, 1)
-	w.untilAtRest()
+	w.untilIdle()
 	for _, test := range []struct {
 		name   string
 		at     conversation.Address

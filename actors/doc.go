@@ -31,7 +31,7 @@
 //  5. Only a durably idle conversation leaves memory: after Options.UnloadAfter, earlier in LRU
 //     order if idle state exceeds Options.IdleBytes, or after one second while half of
 //     Options.Memory is in use. The node keeps the name and position of its writer until
-//     Options.ForgetAfter. The next activation reads the log and continues as that writer, without
+//     Options.EvictAfter. The next activation reads the log and continues as that writer, without
 //     a claim, if no other writer has appended.
 //
 // With [Options.Cluster] several nodes share the bucket. Each takes any request and asks the owner.

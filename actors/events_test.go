@@ -156,14 +156,14 @@ func TestEventsReachSinks(t *testing.T) {
 				}
 			}
 			checkLive(t, sink.live())
-			checkSaidFirst(t, watching)
+			checkFirstMessage(t, watching)
 		})
 	}
 }
 
-// checkSaidFirst checks that an observer gets a turn's content before its end: a span of the turn is
+// checkFirstMessage checks that an observer gets a turn's content before its end: a span of the turn is
 // created as soon as the end is known.
-func checkSaidFirst(t *testing.T, s *memorySink) {
+func checkFirstMessage(t *testing.T, s *memorySink) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,12 +277,12 @@ func TestEventsOfRecovery(t *testing.T) {
 		broken.setBroken(true)
 		opts := doomed(talkative(false))
 		opts.Events.Sinks = []observability.Sink{broken}
-		dead := l.run(part{opts: opts, vendor: onlyModel(model.runScript)})
-		dead.admit(chat("c"), "1", "hello")
+		crashed := l.run(part{opts: opts, vendor: onlyModel(model.runScript)})
+		crashed.admit(chat("c"), "1", "hello")
 		model.next(t).text("Once upon a time")
 		l.until("the text", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) == 1 })
-		dead.cut()
-		_ = dead.stop() // its bucket is gone
+		crashed.cut()
+		_ = crashed.stop() // its bucket is gone
 
 		opts = agents(talkative(false))
 		opts.Events.Sinks = []observability.Sink{sink}

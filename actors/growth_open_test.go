@@ -116,7 +116,7 @@ func BenchmarkOpen(b *testing.B) {
 			w := newWorldOver(b, store)
 			w.grown(chat("c"), n)
 			opts := agents(chatAgent())
-			opts.UnloadAfter, opts.ForgetAfter = shed, shed
+			opts.UnloadAfter, opts.EvictAfter = shed, shed
 			node := w.start(setup{opts: opts, model: replies("ok")})
 			node.open(b, chat("c"))
 			var total time.Duration

@@ -47,8 +47,8 @@ func prose(t *testing.T) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(all.String(), "\n", " "), "")
 }
 
-// talks answers with the next part of a text, one token at a time.
-func talks(text string) script {
+// textScript answers with the next part of a text, one token at a time.
+func textScript(text string) script {
 	at := 0
 	return func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
 		for size := 0; size < replyBytes; size += tokenBytes {
@@ -82,12 +82,12 @@ func TestStoredSizeOfConversation(t *testing.T) {
 	} {
 		t.Run(tt.pace.String(), func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				opts := actors.Options{Pace: tt.pace, UnloadAfter: time.Second, ForgetAfter: 2 * time.Second, SegmentGrace: time.Minute}
+				opts := actors.Options{Pace: tt.pace, UnloadAfter: time.Second, EvictAfter: 2 * time.Second, SegmentGrace: time.Minute}
 				opts.Agents = agents(chatAgent()).Agents
-				n := l.run(part{opts: opts, vendor: onlyModel(talks(text))})
+				n := l.run(part{opts: opts, vendor: onlyModel(textScript(text))})
 				for i := range *growthTurns {
 					if i%max(1, *growthTurns/activities) == 0 {
-						time.Sleep(opts.ForgetAfter + time.Second)
+						time.Sleep(opts.EvictAfter + time.Second)
 					}
 					r := n.admit(chat("c"), fmt.Sprint(i), "Go on.")
 					if _, err := n.rt.Wait(t.Context(), chat("c"), r); err != nil {

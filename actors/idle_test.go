@@ -29,7 +29,7 @@ func (n *node) shed(at conversation.Address, turn int) {
 	n.admit(at, fmt.Sprint(turn), "hello")
 	n.w.untilSettled(at, turn)
 	eventually(n.w.tb, "passivation", func() bool { return n.rt.Activations() == 0 })
-	n.w.untilAtRest()
+	n.w.untilIdle()
 }
 
 // claims returns the nonces of the writers of a log, in order.
@@ -71,9 +71,9 @@ func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	}
 }
 
-// TestRestingWriterIsFenced lets another writer append to a passivated conversation. The node notices
+// TestIdleWriterIsFenced lets another writer append to a passivated conversation. The node notices
 // that before it admits anything, and claims the log anew.
-func TestRestingWriterIsFenced(t *testing.T) {
+func TestIdleWriterIsFenced(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)
 	at := chat("c")
@@ -168,7 +168,7 @@ func weigh(t *testing.T, conversations int) int64 {
 		})
 	}
 	wg.Wait()
-	w.untilAtRest()
+	w.untilIdle()
 	eventually(t, "passivation", func() bool { return n.rt.Activations() == 0 })
 	with := live()
 	if err := n.stop(); err != nil {

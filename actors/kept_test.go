@@ -60,7 +60,7 @@ func TestKeptBucketsContinue(t *testing.T) {
 	for _, form := range []string{"folder", "bucket"} {
 		t.Run(form, func(t *testing.T) {
 			if *keep {
-				leaveBehind(t, form)
+				writeForm(t, form)
 				return // Its waits take a while.
 			}
 			t.Parallel()
@@ -209,8 +209,8 @@ func openFolder(t *testing.T, dir string) *local.Store {
 	return store
 }
 
-// leaveBehind runs a process of this version, crashes it, and stores its bucket.
-func leaveBehind(t *testing.T, form string) {
+// writeForm runs a process of this version, crashes it, and stores its bucket.
+func writeForm(t *testing.T, form string) {
 	dir := t.TempDir()
 	store := local.NewMemory()
 	if form == "folder" {

@@ -16,18 +16,18 @@ import (
 // logWriter is the writer state of an activation. It belongs to the activation's goroutine, except log
 // during an append, and tip.
 type logWriter struct {
-	nonce   storage.Nonce
-	atRest  *restingWriter  // writer to continue as if the log has not moved; nil once the log is open
-	log     *storage.Writer // nil until the log is open
-	claimed bool            // the writer has a durable batch
-	tail    storage.Position
-	tip     *atomic.Int64 // for other goroutines: the tail's number once the claim is verified, else -1
-	writers int64         // number of writers of the log, including this one once it has a batch
+	nonce      storage.Nonce
+	passivated *idleWriter     // writer to continue as if the log has not moved; nil once the log is open
+	log        *storage.Writer // nil until the log is open
+	claimed    bool            // the writer has a durable batch
+	tail       storage.Position
+	tip        *atomic.Int64 // for other goroutines: the tail's number once the claim is verified, else -1
+	writers    int64         // number of writers of the log, including this one once it has a batch
 	// handedOver reports that another node has taken over the pending work.
 	handedOver bool
 }
 
-func newLogWriter(atRest *restingWriter) *logWriter { return &logWriter{atRest: atRest} }
+func newLogWriter(passivated *idleWriter) *logWriter { return &logWriter{passivated: passivated} }
 
 func newNonce(random io.Reader) storage.Nonce {
 	return storage.Nonce(ulid.MustNew(ulid.Now(), random).String())
@@ -43,9 +43,9 @@ func (w *logWriter) assume(nonce storage.Nonce) *atomic.Int64 {
 // tryContinue continues as the resting writer if the log still ends at its last batch, and reports whether it
 // does. Otherwise another writer has fenced it, and the activation needs a new nonce and begin.
 func (w *logWriter) tryContinue(logs *storage.Logs, key conversation.Key, tail storage.Position, writers int64) bool {
-	resting := w.atRest
-	w.tail, w.atRest = tail, nil
-	if resting == nil || resting.tail != tail && checksResting() {
+	idle := w.passivated
+	w.tail, w.passivated = tail, nil
+	if idle == nil || idle.tail != tail && checksIdleWriter() {
 		return false
 	}
 	w.log, w.claimed, w.writers = logs.Continue(key, w.nonce, tail, writers-1), true, writers

@@ -25,10 +25,10 @@ import (
 // for any endless output, and no fallback is called.
 func TestModelThatNeverEnds(t *testing.T) {
 	const limit, piece = 256 << 10, 1 << 10
-	endless := func(say func(a *providers.Assembler, i int)) script {
+	endless := func(emit func(a *providers.Assembler, i int)) script {
 		return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 			for i := 0; i < 64*limit/piece && !a.Stopped(); i++ {
-				say(a, i)
+				emit(a, i)
 			}
 			a.Finish(providers.Done{StopReason: providers.StopStop})
 			return nil
@@ -36,7 +36,7 @@ func TestModelThatNeverEnds(t *testing.T) {
 	}
 	text := strings.Repeat("x", piece)
 	for name, tt := range map[string]struct {
-		say   func(a *providers.Assembler, i int)
+		emit  func(a *providers.Assembler, i int)
 		limit int
 	}{
 		"text":      {func(a *providers.Assembler, _ int) { a.Text(text) }, limit},
@@ -61,7 +61,7 @@ func TestModelThatNeverEnds(t *testing.T) {
 				a := chatAgent()
 				a.Limits = agent.Limits{ResponseBytes: limit, ArgumentBytes: limit / 4}
 				a.Fallbacks = []string{"test/other"}
-				c := &vendor{models: map[string]script{"model": endless(tt.say), "other": replies("done")}}
+				c := &vendor{models: map[string]script{"model": endless(tt.emit), "other": replies("done")}}
 				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				got := l.settles(chat("c"), 1)[0].Error

@@ -57,22 +57,22 @@ func TestThresholdCompaction(t *testing.T) {
 			"sum":   held(begun, release, replies("They <talked>.")),
 		}}
 		n := l.run(part{opts: agents(compacting()), vendor: c, windows: window})
-		say := func(i int, text string) {
+		wantText := func(i int, text string) {
 			t.Helper()
 			n.admit(chat("c"), fmt.Sprint(i), words(text))
 			l.completes(chat("c"), i)
 		}
-		say(1, "first")
-		say(2, "second")
+		wantText(1, "first")
+		wantText(2, "second")
 		await(t, begun, "the summary")
-		say(3, "third") // answered while the summary is being written
+		wantText(3, "third") // answered while the summary is being written
 		if got := len(c.requests("model")[2].seen()); got != 5 {
 			t.Errorf("got %d messages in the third request, want 5", got)
 		}
 		_, before := n.updates(chat("c"), 0)
 		close(release)
 		l.until("the compaction", func() bool { return len(only[*conversation.Compacted](l.records(chat("c")))) == 1 })
-		say(4, "fourth")
+		wantText(4, "fourth")
 
 		want := []string{
 			summaryOf("They &lt;talked&gt;."), "user: " + words("second"), "assistant: " + words("two"),
@@ -161,16 +161,16 @@ func TestViewAfterRestarts(t *testing.T) {
 			c := &vendor{models: map[string]script{
 				"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 					i := int(turn.Load())
-					looks := map[bool]int{true: 1}[i%5 == 3]
+					calls := map[bool]int{true: 1}[i%5 == 3]
 					usage := little
 					if i%7 == 6 { // The prompt is cut between its steps.
-						looks, usage = 2, much
+						calls, usage = 2, much
 					}
 					steps := 0
 					for m := len(req.Messages) - 1; req.Messages[m].Role != providers.RoleUser; m -= 2 {
 						steps++
 					}
-					if steps < looks {
+					if steps < calls {
 						return toolCalls("look")(ctx, req, a)
 					}
 					return repliesAt(words(fmt.Sprint("a", i)), usage)(ctx, req, a)
@@ -347,12 +347,12 @@ func checkOverflow(t *testing.T, s *conversation.SubmissionSettled, failed bool)
 	checkFailure(t, s, failed, textTooLong)
 }
 
-func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, say string) {
+func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, wantText string) {
 	t.Helper()
 	switch {
 	case !failed && s.Outcome != conversation.OutcomeCompleted:
 		t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
-	case failed && (s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != say):
+	case failed && (s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != wantText):
 		t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 	}
 }
@@ -387,11 +387,11 @@ func TestUnrecoverableOverflow(t *testing.T) {
 					l.completes(chat("c"), i+1)
 				}
 				n.admit(chat("c"), "last", tt.body)
-				say := textTooLong
+				wantText := textTooLong
 				if name == "one long message" {
-					say = textMessageTooLong
+					wantText = textMessageTooLong
 				}
-				checkFailure(t, l.settles(chat("c"), turns+1)[turns], true, say)
+				checkFailure(t, l.settles(chat("c"), turns+1)[turns], true, wantText)
 				if name == "one long message" && len(c.requests("sum")) > 0 {
 					t.Error("got a summary request, want none")
 				}

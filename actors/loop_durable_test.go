@@ -22,21 +22,21 @@ type work struct {
 	done map[string]int
 }
 
-func (k *work) did(what string) {
+func (k *work) did(desc string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.done == nil {
 		k.done = map[string]int{}
 	}
-	k.done[what]++
+	k.done[desc]++
 }
 
 func (k *work) counts() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[string]int{}
-	for what, n := range k.done {
-		out[what] = n
+	for desc, n := range k.done {
+		out[desc] = n
 	}
 	return out
 }

@@ -45,13 +45,13 @@ func (n *actorNode) idleOf(consumer string) memory.IdleUsage {
 // to continue.
 func (n *actorNode) continuesSameWriter(ctx context.Context, l *loop, at conversation.Address, turn func()) {
 	l.tb.Helper()
-	batches, woken := len(l.batches(at)), make(chan error, 1)
-	go func() { woken <- n.rt.Reader().Wait(ctx, at, conversation.Offset(batches-1)) }()
+	batches, resumed := len(l.batches(at)), make(chan error, 1)
+	go func() { resumed <- n.rt.Reader().Wait(ctx, at, conversation.Offset(batches-1)) }()
 	go func() { _ = n.rt.Reader().Wait(ctx, at, 1000) }() // until ctx ends
 	synctest.Wait()
 	n.counts.Reset()
 	turn()
-	if err := <-woken; err != nil {
+	if err := <-resumed; err != nil {
 		l.tb.Error(err)
 	}
 	if got := l.claims(at); len(got) != 1 {

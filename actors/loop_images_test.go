@@ -54,7 +54,7 @@ func strict(_ context.Context, req providers.Request, a *providers.Assembler) er
 // acceptable reports whether a strict vendor accepts a picture: complete, of the declared type, not
 // animated, at most 5 MiB of base64, and 2 to 8,000 pixels a side.
 func acceptable(i providers.Image) bool {
-	data, err := look(i.Content)
+	data, err := fetch(i.Content)
 	if err != nil || base64.StdEncoding.EncodedLen(len(data)) > 5<<20 || bytes.Contains(data, []byte("acTL")) {
 		return false
 	}
@@ -174,11 +174,11 @@ func TestHostileFiles(t *testing.T) {
 		c := onlyModel(strict)
 		n := l.run(part{opts: agents(chatAgent()), vendor: c, page: 1})
 		asked := 0
-		calls := func(what string, want int) {
+		calls := func(desc string, want int) {
 			t.Helper()
 			now := len(c.requests(""))
 			if now-asked != want {
-				t.Errorf("%s: got %d model calls, want %d", what, now-asked, want)
+				t.Errorf("%s: got %d model calls, want %d", desc, now-asked, want)
 			}
 			asked = now
 		}

@@ -58,12 +58,12 @@ func TestManyConversations(t *testing.T) {
 		return nil
 	}
 	opts := agents(a)
-	opts.UnloadAfter, opts.ForgetAfter = 100*time.Millisecond, 200*time.Millisecond
+	opts.UnloadAfter, opts.EvictAfter = 100*time.Millisecond, 200*time.Millisecond
 	opts.AdmitTimeout, opts.Pace = patience, time.Millisecond
 	n := w.start(setup{opts: opts, model: script(looped)})
 	n.admit(chat("warm"), "k", "count") // creates lazy state
 	eventually(t, "a settlement", func() bool { return settled.Load() == 1 })
-	goroutines, heap := atRest(t, n)
+	goroutines, heap := quiesced(t, n)
 	together.Add(conversations)
 	hold.Store(true)
 
@@ -95,7 +95,7 @@ func TestManyConversations(t *testing.T) {
 	if got := ran.Load(); got != int64(calls*(conversations+1)) {
 		t.Errorf("got %d runs, want %d", got, calls*(conversations+1))
 	}
-	after, left := atRest(t, n)
+	after, left := quiesced(t, n)
 	t.Logf("%d active at once with %d KiB each; goroutines %d, then %d; heap %d KiB, then %d KiB",
 		active, (busy.HeapAlloc-heap)/uint64(max(active, 1))>>10, goroutines, after, heap>>10, left>>10)
 	if active < conversations {
@@ -107,8 +107,8 @@ func TestManyConversations(t *testing.T) {
 	eventually(t, fmt.Sprintf("%d goroutines", goroutines), func() bool { return runtime.NumGoroutine() <= goroutines+20 })
 }
 
-// atRest waits until no conversation is in memory, and returns the remaining goroutines and heap.
-func atRest(t *testing.T, n *node) (goroutines int, heap uint64) {
+// quiesced waits until no conversation is in memory, and returns the remaining goroutines and heap.
+func quiesced(t *testing.T, n *node) (goroutines int, heap uint64) {
 	t.Helper()
 	eventually(t, "an idle node", func() bool { return n.rt.Activations() == 0 })
 	runtime.GC()

@@ -49,8 +49,8 @@ func TestSettledWithCheckpoint(t *testing.T) {
 func TestResponseStartedWritesState(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		diary := agent.NewState("diary", []string{})
-		note := func(ctx context.Context, what string) error {
-			_, err := diary.Update(ctx, func(list []string) []string { return append(list, what) })
+		note := func(ctx context.Context, desc string) error {
+			_, err := diary.Update(ctx, func(list []string) []string { return append(list, desc) })
 			return err
 		}
 		look := agent.NewTool("look", "Looks.", func(ctx context.Context, _ struct{}) (string, error) {

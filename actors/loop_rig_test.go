@@ -292,20 +292,20 @@ func returning(name, text string) agent.Tool {
 	return agent.NewTool(name, "Returns a text.", func(context.Context, struct{}) (string, error) { return text, nil }, nil)
 }
 
-func wants(tb testing.TB, what, text string, parts ...string) {
+func wants(tb testing.TB, desc, text string, parts ...string) {
 	tb.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
-			tb.Errorf("%s lacks %q: %s", what, p, text)
+			tb.Errorf("%s lacks %q: %s", desc, p, text)
 		}
 	}
 }
 
-func lacks(tb testing.TB, what, text string, parts ...string) {
+func lacks(tb testing.TB, desc, text string, parts ...string) {
 	tb.Helper()
 	for _, p := range parts {
 		if strings.Contains(text, p) {
-			tb.Errorf("%s holds %q: %s", what, p, text)
+			tb.Errorf("%s holds %q: %s", desc, p, text)
 		}
 	}
 }

@@ -224,13 +224,13 @@ func TestStateIsRefused(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		errs["late"] = note(kept, "late")
-		for what, err := range errs {
+		for desc, err := range errs {
 			want := agent.ErrNoState.Error()
-			if strings.HasPrefix(what, "strange") {
+			if strings.HasPrefix(desc, "strange") {
 				want = "add the state to Agent.State"
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", what, err, want)
+				t.Errorf("%s: %v, want %q", desc, err, want)
 			}
 		}
 		if len(errs) != 5 {

@@ -287,7 +287,7 @@ func TestSubagentAfterACrash(t *testing.T) {
 			k.did("look")
 			return "fog", nil
 		}, nil)
-		beside := agent.NewTool("beside", "Ends.", func(context.Context, struct{}) (string, error) {
+		parallel := agent.NewTool("beside", "Ends.", func(context.Context, struct{}) (string, error) {
 			k.did("beside")
 			return "at once", nil
 		}, nil)
@@ -295,7 +295,7 @@ func TestSubagentAfterACrash(t *testing.T) {
 			"model": inTurn(toolCalls(task("researcher", "childish task"), "beside"), replies("done")),
 			"child": inTurn(toolCalls("look"), hangs("The childish first half", streaming), replies(" and the second.")),
 		}}
-		opts := agents(withSubagents(chatAgent(beside), researcher(look)))
+		opts := agents(withSubagents(chatAgent(parallel), researcher(look)))
 		n := l.run(part{opts: opts, vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the child")

@@ -256,7 +256,7 @@ func TestToolThatIgnoresItsSuspension(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})
 		defer close(release)
-		deaf := agent.NewTool("deaf", "Goes on.", func(ctx context.Context, _ struct{}) (string, error) {
+		unresponsive := agent.NewTool("deaf", "Goes on.", func(ctx context.Context, _ struct{}) (string, error) {
 			_ = agent.Sleep(ctx, "wait", time.Hour)
 			<-release
 			return "late", nil
@@ -271,7 +271,7 @@ func TestToolThatIgnoresItsSuspension(t *testing.T) {
 			return "slept", agent.Sleep(ctx, "wait", time.Hour)
 		}, nil)
 		c := onlyModel(inTurn(toolCalls("deaf", "swallows", "plain"), replies("done")))
-		n := l.run(part{opts: agents(chatAgent(deaf, swallows, plain)), vendor: c})
+		n := l.run(part{opts: agents(chatAgent(unresponsive, swallows, plain)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")

@@ -221,7 +221,7 @@ func TestImagesOfATool(t *testing.T) {
 		c := onlyModel(inTurn(toolCalls("draw"), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			result := req.Messages[len(req.Messages)-1].Parts[0].(providers.ToolResult)
 			for _, p := range result.Content[1:] {
-				b, err := look(p.(providers.Image).Content)
+				b, err := fetch(p.(providers.Image).Content)
 				read = append(read, fmt.Sprint(p.(providers.Image).MimeType, " ", len(b), " ", err))
 			}
 			return replies("done")(ctx, req, a)

@@ -92,9 +92,9 @@ func TestWaitForSignal(t *testing.T) {
 		if got := k.counts(); got["ask"] != 1 || got["approve"] != 2 {
 			t.Errorf("got runs %v", got)
 		}
-		woken := batchWith(l, chat("c"), func(r *conversation.WaitEnded) bool { return r.Signal == receipt.SubmissionID })
-		if len(only[*conversation.SubmissionSettled](woken)) != 1 || len(only[*conversation.AttemptStarted](woken)) != 1 {
-			t.Errorf("got the signal in a batch with %v", woken)
+		resumed := batchWith(l, chat("c"), func(r *conversation.WaitEnded) bool { return r.Signal == receipt.SubmissionID })
+		if len(only[*conversation.SubmissionSettled](resumed)) != 1 || len(only[*conversation.AttemptStarted](resumed)) != 1 {
+			t.Errorf("got the signal in a batch with %v", resumed)
 		}
 		for key, want := range map[string]conversation.Code{"s": "", "late": conversation.CodeAlreadyDecided} {
 			again, err := next.signals("approval", key, verdict{OK: true})

@@ -276,7 +276,7 @@ func TestNodesThatStartAtOnce(t *testing.T) {
 func TestReplacedNodeEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		leave bool // The other node has left when the paused one continues.
-		say   string
+		want  string
 	}{
 		"the other serves": {false, `node b at "b.example" replaced this node`},
 		"the other left":   {true, "replaced by one that has left"},
@@ -293,8 +293,8 @@ func TestReplacedNodeEnds(t *testing.T) {
 				goOn()
 				err := a.ended()
 				var member *MemberError
-				if !errors.As(err, &member) || !member.Replaced || (member.Member == "b") == tt.leave || !strings.Contains(err.Error(), tt.say) {
-					t.Errorf("got %v, want a replacement: %s", err, tt.say)
+				if !errors.As(err, &member) || !member.Replaced || (member.Member == "b") == tt.leave || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want a replacement: %s", err, tt.want)
 				}
 				if tt.leave {
 					newMemberNode(t, bucket, "c").serves()
@@ -350,7 +350,7 @@ func TestStopWhileItWatches(t *testing.T) {
 // TestMembershipRequests counts the requests of membership at a node's start and shutdown.
 func TestMembershipRequests(t *testing.T) {
 	epoch := storage.EpochKey
-	life := func(t *testing.T, over func(storage.Bucket) storage.Bucket) (start, end []string) {
+	run := func(t *testing.T, over func(storage.Bucket) storage.Bucket) (start, end []string) {
 		bubble(t, func(t *testing.T, bucket storage.Bucket) {
 			ready := make(chan []string, 1)
 			a := newMemberNode(t, over(bucket), "a")
@@ -368,11 +368,11 @@ func TestMembershipRequests(t *testing.T) {
 		return start, end
 	}
 	format := []string{"GET format.json"}
-	start, end := life(t, storagetest.Exclusive)
+	start, end := run(t, storagetest.Exclusive)
 	if diff := cmp.Diff([][]string{format, nil}, [][]string{start, end}); diff != "" {
 		t.Errorf("single (-want +got):\n%s", diff)
 	}
-	start, end = life(t, storagetest.Shared)
+	start, end = run(t, storagetest.Shared)
 	if diff := cmp.Diff(slices.Concat(format, []string{"GET probe/result/e3b0c44298fc1c149afbf4c8996fb924", "LIST members/", "LIST heartbeat/", "PUT heartbeat/a", "PUT " + epoch(1), "LIST members/"}), start); diff != "" {
 		t.Errorf("start (-want +got):\n%s", diff)
 	}

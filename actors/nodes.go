@@ -154,7 +154,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
 	r.sweeper.SweepNow()
-	r.events.Nudge()
+	r.events.ScanNow()
 }
 
 // followerOptions makes the followers ask for heads if other nodes may write.

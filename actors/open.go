@@ -168,8 +168,8 @@ func (a *activation) opened(m openedLog) {
 	}
 	defer a.containOpening()
 	day, shipped := "", m.shipped()
-	if rest := a.writer.atRest; rest != nil {
-		day, shipped = rest.indexed(), max(shipped, rest.shipped)
+	if idle := a.writer.passivated; idle != nil {
+		day, shipped = idle.indexed(), max(shipped, idle.shipped)
 	}
 	a.chooseWriter(m)
 	if m.state.Exists() {
@@ -183,7 +183,7 @@ func (a *activation) opened(m openedLog) {
 	}
 	a.tap.Opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq, carried)
 	a.work = a.rt.work.Runner(work.Options{
-		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.self.ctx, Now: a.clock.Now,
+		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, BaseContext: a.self.ctx, Now: a.clock.Now,
 		Emit:  func(in machine.Input) { a.self.Send(in) },
 		Ready: func(gen int) { a.self.Send(modelReady{gen}) },
 		Run:   func(f func()) { a.self.Send(workRuns(f)) },
@@ -197,11 +197,11 @@ func (a *activation) opened(m openedLog) {
 
 // chooseWriter continues as the resting writer, or begins a new one.
 func (a *activation) chooseWriter(m openedLog) {
-	rested := a.writer.atRest != nil
+	continued := a.writer.passivated != nil
 	if a.writer.tryContinue(a.rt.logs, a.key, m.tail, m.writers) {
 		return
 	}
-	if rested {
+	if continued {
 		a.assume(newNonce(a.random))
 	}
 	a.writer.begin(a.rt.logs, a.key, m.writers)

@@ -24,10 +24,10 @@ type Options struct {
 	Providers *providers.Registry
 	// Logger receives the log of the node. Nil discards it.
 	Logger *slog.Logger
-	// VendorWords logs the vendor's message of rejected model calls for all agents. Such a message may
+	// VendorMessages logs the vendor's message of rejected model calls for all agents. Such a message may
 	// repeat the request. By default it is logged only for agents whose events show content; for
 	// others the log names the remedy.
-	VendorWords bool
+	VendorMessages bool
 	// Pace is the minimum time between the starts of two appends of streamed text. Zero is 250 ms, or
 	// 50 ms over an exclusive bucket, whose writes take about a millisecond.
 	Pace time.Duration
@@ -39,11 +39,11 @@ type Options struct {
 	FirstEvent, BetweenEvents, WholeCall time.Duration
 	// HookTimeout bounds a hook of an agent. Zero is 10 s.
 	HookTimeout time.Duration
-	// UnloadAfter is how long an idle conversation stays in memory. ForgetAfter is how long this node
+	// UnloadAfter is how long an idle conversation stays in memory. EvictAfter is how long this node
 	// remembers the writer of its log: until then the next message reads the log again, but its first
 	// batch claims nothing. Both count from the last work. Zero is 30 s and 5 min. UnloadAfter is
-	// capped at ForgetAfter, and IdleBytes may end both earlier.
-	UnloadAfter, ForgetAfter time.Duration
+	// capped at EvictAfter, and IdleBytes may end both earlier.
+	UnloadAfter, EvictAfter time.Duration
 	// SweepEvery is the interval between sweeps of the pending-work journals. Zero is 30 s.
 	SweepEvery time.Duration
 	// AppendTimeout is how long an append may stay unresolved before the conversation steps down. Zero
@@ -98,7 +98,7 @@ type Options struct {
 	// of their own, half as large.
 	FollowerBytes int64
 	// IdleBytes bounds the process memory of idle state: idle conversations, followers without
-	// readers, and writers kept until ForgetAfter. Their own accounts may hold half of it, because the
+	// readers, and writers kept until EvictAfter. Their own accounts may hold half of it, because the
 	// rest is uncollected garbage. Zero is 128 MiB. Beyond it idle state is evicted in LRU order;
 	// while half of Memory is in use, so is state unused for one second. Writers may hold at most a
 	// quarter.
@@ -157,7 +157,7 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 		{"WholeCall", &out.WholeCall, 10 * time.Minute},
 		{"HookTimeout", &out.HookTimeout, 10 * time.Second},
 		{"UnloadAfter", &out.UnloadAfter, 30 * time.Second},
-		{"ForgetAfter", &out.ForgetAfter, 5 * time.Minute},
+		{"EvictAfter", &out.EvictAfter, 5 * time.Minute},
 		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
 		{"AdmitTimeout", &out.AdmitTimeout, 10 * time.Second},

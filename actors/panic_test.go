@@ -90,12 +90,12 @@ func serve(t *testing.T, r *Runtime) (stop func() error) {
 	return stop
 }
 
-func within[T any](t *testing.T, ch <-chan T, what string) (v T) {
+func within[T any](t *testing.T, ch <-chan T, desc string) (v T) {
 	t.Helper()
 	select {
 	case v = <-ch:
 	case <-time.After(longEnough):
-		t.Errorf("timed out waiting for %s", what)
+		t.Errorf("timed out waiting for %s", desc)
 	}
 	return v
 }
@@ -352,9 +352,9 @@ func TestDrainOfAHangingBucket(t *testing.T) {
 // hangingHost is a host that cannot be stopped.
 type hangingHost struct{ host }
 
-var errDeaf = errors.New("deaf")
+var errUnresponsive = errors.New("deaf")
 
-func (hangingHost) Stop(context.Context) error { return errDeaf }
+func (hangingHost) Stop(context.Context) error { return errUnresponsive }
 
 // TestStopWithHangingHost stops a node whose host does not stop, during a blocked append: its
 // activations still write nothing more.
@@ -387,7 +387,7 @@ func TestStopWithHangingHost(t *testing.T) {
 			answered <- err
 		}()
 		within(t, v.held, "an append")
-		if err := stop(); !errors.Is(err, errDeaf) {
+		if err := stop(); !errors.Is(err, errUnresponsive) {
 			t.Errorf("run: got %v", err)
 		}
 		if got := v.within.Load(); got != 0 {
@@ -459,11 +459,11 @@ func TestOpeningThatPanics(t *testing.T) {
 			if _, err := r.Admit(t.Context(), hello("k")); err == nil || conversation.CodeOf(err) != conversation.CodeInternal {
 				t.Errorf("got %v, want %s", err, conversation.CodeInternal)
 			}
-			aside := func() bool {
+			quarantined := func() bool {
 				_, err := storage.ReadQuarantine(t.Context(), bucket, hello("k").Address.Key())
 				return err == nil
 			}
-			for deadline := time.Now().Add(longEnough); openings.Load() < 2 || tt.counts && !aside(); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(longEnough); openings.Load() < 2 || tt.counts && !quarantined(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("got no probe, or no quarantine")
 				}
@@ -474,7 +474,7 @@ func TestOpeningThatPanics(t *testing.T) {
 			if n := r.Activations(); n != 0 {
 				t.Errorf("got %d remaining activations", n)
 			}
-			if got := aside(); got != tt.counts {
+			if got := quarantined(); got != tt.counts {
 				t.Errorf("got quarantined %t, want %t", got, tt.counts)
 			}
 		})

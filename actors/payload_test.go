@@ -167,7 +167,7 @@ func TestUnfitAdmissionsWriteNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		admission conversation.Admission
 		code      conversation.Code
-		words     string
+		text      string
 	}{
 		"too deep":   {admission(chat("c"), "k", with(nested(1001))), conversation.CodeInvalidRequest, "initialData is nested 1001 deep"},
 		"bottomless": {admission(chat("c"), "k", with(nested(10_000))), conversation.CodeInvalidRequest, "initialData is nested 10000 deep"},
@@ -180,8 +180,8 @@ func TestUnfitAdmissionsWriteNothing(t *testing.T) {
 			_, admitted := n.rt.Admit(t.Context(), tc.admission)
 			receipt, checked := n.rt.Precheck(t.Context(), tc.admission)
 			for _, err := range []error{admitted, checked} {
-				if err == nil || conversation.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.words) {
-					t.Errorf("got %v, want %s with %q", err, tc.code, tc.words)
+				if err == nil || conversation.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.text) {
+					t.Errorf("got %v, want %s with %q", err, tc.code, tc.text)
 				}
 			}
 			if receipt != nil {

@@ -53,8 +53,8 @@ func drawn(t testing.TB, width, height int) []byte {
 	return b.Bytes()
 }
 
-// look reads the content of an image.
-func look(c providers.Content) ([]byte, error) {
+// fetch reads the content of an image.
+func fetch(c providers.Content) ([]byte, error) {
 	r, err := c.Open(context.Background())
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func TestImagesReachTheModel(t *testing.T) {
 		providers.Image{MimeType: "image/jpeg", Content: providers.Bytes(images[1]), Facts: &providers.ImageFacts{}},
 	}}}
 	seen := cmp.Transformer("look", func(c providers.Content) string {
-		data, err := look(c)
+		data, err := fetch(c)
 		if err != nil || int64(len(data)) != c.Size() {
 			t.Errorf("read %d bytes of %d, %v", len(data), c.Size(), err)
 		}
@@ -128,7 +128,7 @@ func TestImageThatCannotBeRead(t *testing.T) {
 		}, storage.ErrNotFound},
 	} {
 		tt.happen()
-		got, err := look(image)
+		got, err := fetch(image)
 		passes := tt.want == providers.ErrUnavailable
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || errors.Is(err, providers.ErrUnavailable) != passes {
 			t.Errorf("%s: read %d bytes, %v", tt.name, len(got), err)

@@ -40,7 +40,7 @@ func (n *node) whole(at conversation.Address) string {
 }
 
 // same compares long texts.
-func same(t *testing.T, what, got, want string) {
+func same(t *testing.T, desc, got, want string) {
 	t.Helper()
 	if got == want {
 		return
@@ -49,7 +49,7 @@ func same(t *testing.T, what, got, want string) {
 	for i < min(len(got), len(want)) && got[i] == want[i] {
 		i++
 	}
-	t.Errorf("%s: %d bytes, want %d; at %d %.80q, want %.80q", what, len(got), len(want), i, got[i:], want[i:])
+	t.Errorf("%s: %d bytes, want %d; at %d %.80q, want %.80q", desc, len(got), len(want), i, got[i:], want[i:])
 }
 
 // TestLargeMessagesWait: the state keeps little of queued messages. Readers, the model and the author's
@@ -257,11 +257,11 @@ func TestOmittedDeliveryIsAwaited(t *testing.T) {
 			settled <- struct{}{}
 			return nil
 		}
-		wait := func(ch <-chan struct{}, what string) {
+		wait := func(ch <-chan struct{}, desc string) {
 			select {
 			case <-ch:
 			case <-time.After(longest):
-				t.Fatalf("timed out waiting for %s", what)
+				t.Fatalf("timed out waiting for %s", desc)
 			}
 		}
 		admitted := make(chan struct{})
@@ -394,7 +394,7 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 func TestIdleIsEvictedUnderPressure(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
-	opts.UnloadAfter, opts.ForgetAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)
+	opts.UnloadAfter, opts.EvictAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)
 	others := opts.Memory.Account("others", 0)
 	others.Add(5 << 20)
 	n := w.start(setup{opts: opts, model: emits(1)})

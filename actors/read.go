@@ -41,10 +41,10 @@ type answer struct {
 func (r *Runtime) untilSettled(
 	ctx context.Context, reader conversation.Reader, at conversation.Address, receipt conversation.Receipt,
 ) (*answer, error) {
-	next, looked := receipt.Offset, false
+	next, checked := receipt.Offset, false
 	tail := conversation.Tailing(ctx)
 	for reading := ctx; ; {
-		s, err := r.readOn(reading, reader, at, receipt.SubmissionID, &next, &looked)
+		s, err := r.readOn(reading, reader, at, receipt.SubmissionID, &next, &checked)
 		if s != nil {
 			return s, nil
 		}
@@ -70,7 +70,7 @@ func (r *Runtime) untilSettled(
 // readOn reads pages from next on and waits at the head until the submission is settled. looked means
 // that a snapshot has already contained the submission.
 func (r *Runtime) readOn(
-	ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID, next *conversation.Offset, looked *bool,
+	ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID, next *conversation.Offset, checked *bool,
 ) (*answer, error) {
 	page, err := reader.Updates(ctx, at, *next, replyPage)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Runtime) readOn(
 			return nil, err
 		}
 	}
-	if settled || page.UpToDate && !*looked {
+	if settled || page.UpToDate && !*checked {
 		s, err := answerIn(ctx, reader, at, id)
 		if err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (r *Runtime) readOn(
 		if !s.found {
 			return nil, conversation.Errorf(conversation.CodeInvalidRequest, "The conversation has no submission %.80q.", string(id))
 		}
-		*looked = true
+		*checked = true
 	}
 	*next = page.Next
 	if page.UpToDate {

@@ -17,13 +17,13 @@ import (
 // bucket.
 type reader struct {
 	*follower.Set
-	bucket storage.Bucket
-	aside  *pending.Quarantine
-	known  *events.Addresses
+	bucket     storage.Bucket
+	quarantine *pending.Quarantine
+	known      *events.Addresses
 }
 
 // check returns an error if a conversation is quarantined.
-func (r reader) check(at conversation.Address) error { return r.aside.Refused(r.known.Put(at)) }
+func (r reader) check(at conversation.Address) error { return r.quarantine.Refused(r.known.Put(at)) }
 
 var (
 	_ conversation.Reader      = reader{}

@@ -55,13 +55,13 @@ func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	w := newWorld(t)
 	ts := newTools()
 	model := make(stage)
-	dead := w.start(setup{opts: doomed(ts.agent()), model: model})
+	crashed := w.start(setup{opts: doomed(ts.agent()), model: model})
 
-	dead.admit(reply, "r", "tell me a story")
+	crashed.admit(reply, "r", "tell me a story")
 	model.next(t).text("Once upon a time")
 	w.until("the text", func() bool { return len(only[*conversation.Delta](w.records(reply))) == 1 })
 
-	dead.admit(tool, "t", "use your tools")
+	crashed.admit(tool, "t", "use your tools")
 	c := model.next(t)
 	c.call("p1", "quick", "{}")
 	c.call("p2", "stuck", "{}")
@@ -70,11 +70,11 @@ func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	w.until("the first result", func() bool { return len(only[*conversation.ToolSettled](w.records(tool))) == 1 })
 
 	for i := range 3 {
-		dead.admit(queue, fmt.Sprint(i), fmt.Sprintf("message %d", i))
+		crashed.admit(queue, fmt.Sprint(i), fmt.Sprintf("message %d", i))
 	}
 	model.next(t)
-	early, offset := dead.updates(reply, conversation.Start)
-	dead.cut()
+	early, offset := crashed.updates(reply, conversation.Start)
+	crashed.cut()
 
 	var requests requestLog
 	successor := w.start(setup{opts: agents(ts.agent()), model: requests.over(emits(2))})
@@ -86,7 +86,7 @@ func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	checkToolsKept(t, w, tool, ts, requests.find(t, "use your tools"))
 	checkQueue(t, w, queue)
 	checkReaderResumes(t, successor, reply, early, offset)
-	w.untilAtRest() // only the successor's journal is left, and it is empty
+	w.untilIdle() // only the successor's journal is left, and it is empty
 	if err := successor.stop(); err != nil {
 		t.Error(err)
 	}
@@ -290,7 +290,7 @@ func TestDrainReleasesTheAttempt(t *testing.T) {
 	if len(seen) != 3 || seen[1] != "assistant: Once upon a time" {
 		t.Errorf("after a drain: got prompt %q", seen)
 	}
-	w.untilAtRest()
+	w.untilIdle()
 	if err := successor.stop(); err != nil {
 		t.Error(err)
 	}
@@ -338,7 +338,7 @@ func TestEveryAttemptCrashes(t *testing.T) {
 	if len(note) != 1 || note[0].Display != conversation.DisplayDiagnostic || note[0].Submission != r.SubmissionID {
 		t.Errorf("got advisories %+v, want one diagnostic", note)
 	}
-	w.untilAtRest()
+	w.untilIdle()
 	if err := third.stop(); err != nil {
 		t.Error(err)
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // rules disables rules for the whole process.
-var rules struct{ checksResting, looksAtLog atomic.Bool }
+var rules struct{ checksIdleWriter, readsLog atomic.Bool }
 
-func checksResting() bool { return !rules.checksResting.Load() }
-func looksAtLog() bool    { return !rules.looksAtLog.Load() }
+func checksIdleWriter() bool { return !rules.checksIdleWriter.Load() }
+func readsLog() bool         { return !rules.readsLog.Load() }
 
 // withPending makes a retried append send one more record than the first attempt when R1 is disabled,
 // as a faulty writer would that adds records gathered since then.

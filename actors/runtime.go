@@ -119,7 +119,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.logs, r.world = storage.NewLogs(r.bucket, o.Log), newWorld(m.unread)
 	r.active = &activations{
 		machines: r.machineConfig(), byKey: map[conversation.Key]running{},
-		resting: newResting(o.ForgetAfter-o.UnloadAfter, r.world.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8),
+		writerCache: newWriterCache(o.EvictAfter-o.UnloadAfter, r.world.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8),
 	}
 	r.nodes = &nodes{members: m, exclusive: exclusive, active: r.active}
 	m.reached = r.nodes.reached
@@ -142,10 +142,10 @@ func (r *Runtime) initSubsystems(source follower.Source) {
 		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, MarkEvents: o.EventStreams, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{
-		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, VendorWords: o.VendorWords, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
+		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, VendorMessages: o.VendorMessages, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.queryTree, Pending: r.pending, RunResult: r.runResult, Spawn: r.tasks.spawn, Life: r.tasks.ctx,
+		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.queryTree, Pending: r.pending, RunResult: r.runResult, Spawn: r.tasks.spawn, BaseContext: r.tasks.ctx,
 	})
 }
 
@@ -153,7 +153,7 @@ func (r *Runtime) initSubsystems(source follower.Source) {
 func (r *Runtime) machineConfig() machine.Config {
 	o := &r.opts
 	return machine.Config{
-		Limits: r.limits, Replies: o.Outbox.Replies, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.UnloadAfter, o.ForgetAfter),
+		Limits: r.limits, Replies: o.Outbox.Replies, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.UnloadAfter, o.EvictAfter),
 		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes, MaxBatchBytes: maxBatchBytes(o.Log),
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes, RestBatches: o.SegmentBatches,
 	}
@@ -175,7 +175,7 @@ func (r *Runtime) attach(h host) error {
 	r.sweeper = pending.New(pending.Options{
 		Bucket: r.bucket, Logger: r.opts.Logger, Member: h.MemberID(), Every: r.opts.SweepEvery, QuarantineAfter: r.opts.QuarantineAfter,
 		Shared: r.nodes.peers != nil, Wall: func() time.Time { return r.world.wall() }, IsMember: r.nodes.members.has, Passive: r.nodes.members.passive, Owns: r.nodes.owns,
-		Request: h.Request, Writes: r.active.writes, BeforeSweep: r.active.resting.expire,
+		Request: h.Request, Writes: r.active.writes, BeforeSweep: r.active.writerCache.expire,
 	})
 	return r.export()
 }
@@ -342,7 +342,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, Patience: d.Patience, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
-		MaxBrought: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars, MaxTree: l.TreeSubmissions, MaxTreeDollars: l.TreeDollars,
+		MaxCallBytes: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars, MaxTree: l.TreeSubmissions, MaxTreeDollars: l.TreeDollars,
 		ToolConcurrency:     cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		DeliveryStartedHook: a.Hooks.DeliveryStarted != nil, ResponseFinishedHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil || a.Output != nil,
 		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder, Notify: a.Notify, Function: function,

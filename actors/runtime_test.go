@@ -104,7 +104,7 @@ func (w *world) notify() {
 }
 
 // until waits for a condition on the bucket, which only requests change.
-func (w *world) until(what string, ok func() bool) {
+func (w *world) until(desc string, ok func() bool) {
 	w.tb.Helper()
 	deadline := time.After(w.patience)
 	for {
@@ -117,7 +117,7 @@ func (w *world) until(what string, ok func() bool) {
 		select {
 		case <-change:
 		case <-deadline:
-			w.tb.Fatalf("timed out waiting for %s", what)
+			w.tb.Fatalf("timed out waiting for %s", desc)
 		}
 	}
 }
@@ -239,9 +239,9 @@ func (w *world) journals() []storage.Journal {
 	return out
 }
 
-// untilAtRest waits until only one empty journal is left and the index lists every conversation; index
+// untilIdle waits until only one empty journal is left and the index lists every conversation; index
 // entries are written concurrently.
-func (w *world) untilAtRest() {
+func (w *world) untilIdle() {
 	w.tb.Helper()
 	w.until("an empty journal, and an index of all", func() bool {
 		n, missing := 0, map[string]bool{}
@@ -439,15 +439,15 @@ func codeIs(tb testing.TB, err error, want conversation.Code) *conversation.Erro
 	return e
 }
 
-func await[T any](tb testing.TB, ch <-chan T, what string) T {
+func await[T any](tb testing.TB, ch <-chan T, desc string) T {
 	tb.Helper()
-	return waiting.For(tb, ch, what)
+	return waiting.For(tb, ch, desc)
 }
 
 // eventually polls a state without a channel.
-func eventually(tb testing.TB, what string, ok func() bool) {
+func eventually(tb testing.TB, desc string, ok func() bool) {
 	tb.Helper()
-	waiting.Until(tb, what, ok)
+	waiting.Until(tb, desc, ok)
 }
 
 // script is a model made of a function.
@@ -476,10 +476,10 @@ type stage chan *modelCall
 
 // modelCall is a running call. Its methods return when the model has performed them.
 type modelCall struct {
-	tb    testing.TB
-	req   providers.Request
-	moves chan move
-	spoke bool // the model has emitted output
+	tb      testing.TB
+	req     providers.Request
+	moves   chan move
+	emitted bool // the model has emitted output
 }
 
 type move struct {
@@ -523,7 +523,7 @@ func (s stage) next(tb testing.TB) *modelCall {
 
 func (c *modelCall) do(m move) {
 	c.tb.Helper()
-	c.spoke = true
+	c.emitted = true
 	select {
 	case c.moves <- m:
 	case <-time.After(patience):
@@ -545,7 +545,7 @@ func (c *modelCall) call(id, name, arguments string) {
 // retried.
 func (c *modelCall) finish() {
 	c.tb.Helper()
-	if !c.spoke {
+	if !c.emitted {
 		c.text("done")
 	}
 	c.do(ended())
@@ -661,7 +661,7 @@ func TestReadsActivateNothing(t *testing.T) {
 func TestPassivatedConversationIsReopened(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
-	opts.ForgetAfter = time.Millisecond
+	opts.EvictAfter = time.Millisecond
 	n := w.start(setup{opts: opts, model: emits(3)})
 	for i := 1; i <= 3; i++ {
 		n.admit(chat("c"), fmt.Sprint(i), "hello")
@@ -698,8 +698,8 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 				}
 			}
 			// The pending work that a started node would take over.
-			owed := storage.Journal{Member: "dead", Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
-			if err := storage.NewJournalWriter(w.bucket).Write(t.Context(), owed); err != nil {
+			pending := storage.Journal{Member: "dead", Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
+			if err := storage.NewJournalWriter(w.bucket).Write(t.Context(), pending); err != nil {
 				t.Fatal(err)
 			}
 			var ran atomic.Bool

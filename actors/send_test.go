@@ -28,7 +28,7 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	w.untilSettled(chat("warm"), 1)
-	w.untilAtRest()
+	w.untilIdle()
 	change := func(f func(m *agent.Message)) agent.Message {
 		m := good
 		m.Key = ""
@@ -110,7 +110,7 @@ func TestReadReturnsTheWholeReply(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	w.untilAtRest()
+	w.untilIdle()
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}
@@ -241,7 +241,7 @@ func TestReadSurvivesBucketOutage(t *testing.T) {
 	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	receipt := n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
-	w.untilAtRest()
+	w.untilIdle()
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}

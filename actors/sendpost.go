@@ -120,7 +120,7 @@ func (a *activation) deadPost(adm conversation.Admission) func(context.Context, 
 		}
 		for _, r := range records {
 			if p, ok := r.(*conversation.PostEnqueued); ok && string(p.Post) == d.Attributes["post"] {
-				in.dead = p
+				in.deadLetter = p
 			}
 		}
 		return nil

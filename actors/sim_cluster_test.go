@@ -62,7 +62,7 @@ type simMember struct {
 	host       *simHost
 	stop       context.CancelFunc
 	done       chan struct{}
-	dead       bool
+	down       bool
 }
 
 // hold blocks requests.
@@ -149,7 +149,7 @@ func (s *simCluster) setOwnerView(node, owner string) {
 func (s *simCluster) kill(name string) {
 	p := s.nodes[name]
 	s.mu.Lock()
-	p.dead = true
+	p.down = true
 	s.mu.Unlock()
 	p.host.kill()
 	p.stop()
@@ -158,7 +158,7 @@ func (s *simCluster) kill(name string) {
 func (p *simMember) isCrashed() bool {
 	p.simCluster.mu.Lock()
 	defer p.simCluster.mu.Unlock()
-	return p.dead
+	return p.down
 }
 
 func at(conv string) conversation.Address { return conversation.Address{Agent: "worker", ID: conv} }
@@ -173,7 +173,7 @@ func (s *simCluster) admit(node, conv, key string) bool {
 		})
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil && !s.nodes[node].dead {
+		if err == nil && !s.nodes[node].down {
 			s.acks = append(s.acks, simAck{at(conv), key})
 			close(done)
 		}
@@ -388,7 +388,7 @@ func (s *simCluster) end() string {
 	}
 	var live []string
 	for name, p := range s.nodes {
-		if !p.dead {
+		if !p.down {
 			live = append(live, name)
 		}
 	}

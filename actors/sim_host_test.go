@@ -161,14 +161,14 @@ func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (prot
 	if err != nil {
 		return nil, err
 	}
-	what := fmt.Sprintf("%T %x", proto.Clone(m), content)
+	desc := fmt.Sprintf("%T %x", proto.Clone(m), content)
 	last := errSimStopped
 	apart := fnv.New32a() // Requests rejected by one activation retry in a deterministic order.
-	apart.Write([]byte(what))
+	apart.Write([]byte(desc))
 	jitter := time.Duration(apart.Sum32() % uint32(time.Millisecond))
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		if peer := h.fleet.host(h.site.Owner(id)); peer != nil {
-			reply, err := h.ask(ctx, peer, id, m, h.site.Message(ctx, id, what))
+			reply, err := h.ask(ctx, peer, id, m, h.site.Message(ctx, id, desc))
 			if err == nil || !errors.Is(err, errSimDeadLetter) {
 				return reply, err
 			}

@@ -129,7 +129,7 @@ type simNode struct {
 
 func (n *simNode) Kill() { n.host.kill() }
 
-func (n *simNode) Rest() (listed, active int) {
+func (n *simNode) Pending() (listed, active int) {
 	return len(n.sweeper.Journal.Held()), int(n.active.count())
 }
 
@@ -137,7 +137,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	rt, err := newRuntime(site.Bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger, Outbox: site.Outbox,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, Pace: simPace, RetryPause: simRetryPause,
-		UnloadAfter: p.shedAfter, ForgetAfter: p.idleAfter, IdleBytes: p.idleBytes, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
+		UnloadAfter: p.shedAfter, EvictAfter: p.idleAfter, IdleBytes: p.idleBytes, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
 		CheckpointBatches: p.logBatches, SegmentBatches: p.logBatches, SegmentGrace: simSegmentGrace,
 	})
 	if err != nil {
@@ -172,7 +172,7 @@ func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, ove
 		if err != nil {
 			t.Fatalf("seed %v: %v", s, err)
 		}
-		report.Shown[simGaveWay] = fleet.gaveWay()
+		report.Counts[simGaveWay] = fleet.gaveWay()
 		time.Sleep(time.Second) // The actor system's dead-letter counter ends by itself.
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -205,7 +205,7 @@ func TestSimulation(t *testing.T) {
 			s.profile = simOfTrees()
 		}
 		report := runSchedule(t, newSimSystem(t), s)
-		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
+		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Counts)
 		if report.Violation != "" {
 			t.Errorf("seed %v: %s", s, report.Violation)
 		}
@@ -243,18 +243,18 @@ func TestSimulation(t *testing.T) {
 		if p == chaos.Everything {
 			lacking = append(lacking, totals[p].Below(map[schedule.Event]int{simGaveWay: 200}, n)...)
 		}
-		for _, what := range lacking {
-			t.Errorf("insufficient coverage: %s", what)
+		for _, desc := range lacking {
+			t.Errorf("insufficient coverage: %s", desc)
 		}
 	}
 }
 
 // runSchedules runs schedules and returns their coverage.
-func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]schedule.Shown {
+func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]schedule.Counts {
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}, chaos.Runs: {}, chaos.Trees: {}}
+	totals := map[chaos.Profile]schedule.Counts{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}, chaos.Runs: {}, chaos.Trees: {}}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
@@ -267,7 +267,7 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 						return
 					}
 					mu.Lock()
-					totals[s.profile.Profile].Add(report.Shown)
+					totals[s.profile.Profile].Add(report.Counts)
 					mu.Unlock()
 				}
 			})

@@ -39,7 +39,7 @@ type Status struct {
 	Passive, Leaving bool
 	// Active conversations are in memory. Resting ones have a resting writer. Suspended ones wait for
 	// a timer and have run on this node. Busy ones are listed as pending work.
-	Active, Resting, Suspended, Busy, Followers int
+	Active, IdleWriters, Suspended, Busy, Followers int
 	// QueuedCallers wait for an owner's answer. QueuedSubmissions are unsettled submissions in memory,
 	// running ones included.
 	QueuedCallers, QueuedSubmissions int64
@@ -99,7 +99,7 @@ type (
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
-		Member: r.nodes.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.active.resting.count(), Suspended: r.sweeper.Timers.Count(),
+		Member: r.nodes.host.MemberID(), Active: int(active), Busy: int(busy), IdleWriters: r.active.writerCache.count(), Suspended: r.sweeper.Timers.Count(),
 		Passive: r.nodes.members.passive(), Leaving: r.edge.leaving.Load() || r.edge.ended(),
 		Fences: r.active.fences.Load(), HandedOver: r.active.handedOver.Load(), Refused: r.edge.refused.Load(),
 		Unchecked: r.accounts.unchecked.Load(), Quarantined: r.sweeper.Quarantine.Count(),

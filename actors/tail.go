@@ -11,7 +11,7 @@ import (
 // AdmitTimeout.
 func (a *activation) findTail(e machine.ReadTail) {
 	a.rt.tasks.spawn(func() {
-		if !looksAtLog() {
+		if !readsLog() {
 			a.self.Send(machine.TailRead{Tail: e.After})
 			return
 		}

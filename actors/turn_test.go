@@ -227,7 +227,7 @@ func TestTimeBudgetEndsATurn(t *testing.T) {
 	if e := settled[0].Error; settled[0].Outcome != conversation.OutcomeFailed || e == nil || e.Type != conversation.CodeTimeout {
 		t.Errorf("got settlement %+v", settled[0])
 	}
-	w.untilAtRest()
+	w.untilIdle()
 }
 
 func TestNoProviderFailsTheSubmission(t *testing.T) {
@@ -273,7 +273,7 @@ func TestConversationOfAMissingAgentWaits(t *testing.T) {
 
 	successor := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	outcomes(t, afterSettlements(w, chat("c"), 1))
-	w.untilAtRest()
+	w.untilIdle()
 	if err := successor.stop(); err != nil {
 		t.Error(err)
 	}

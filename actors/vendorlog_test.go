@@ -11,8 +11,8 @@ import (
 // TestVendorMessagesAreContent: a vendor's error that repeats the request is logged only if the agent's
 // logs may show content.
 func TestVendorMessagesAreContent(t *testing.T) {
-	const words = "cannot answer: Be brief. hello"
-	body := words + strings.Repeat(" again", 1000)
+	const vendorMessage = "cannot answer: Be brief. hello"
+	body := vendorMessage + strings.Repeat(" again", 1000)
 	for name, content := range map[string]bool{"content": true, "no content": false} {
 		t.Run(name, func(t *testing.T) {
 			a := chatAgent()
@@ -28,7 +28,7 @@ func TestVendorMessagesAreContent(t *testing.T) {
 			w.untilSettled(chat("c"), 1)
 			log := n.log.String()
 			wants(t, "the log", log, "model call failed", "status 400", "req_1", "bad_prompt", "vendor message of 6030 bytes")
-			if strings.Contains(log, words) != content {
+			if strings.Contains(log, vendorMessage) != content {
 				t.Errorf("content %v: got log %s", content, log)
 			}
 			if got := strings.Count(log, "again"); got > 400 {

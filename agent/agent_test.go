@@ -42,10 +42,10 @@ func TestValidateAccepts(t *testing.T) {
 
 // mistake is a definition with one mistake, and the expected error.
 type mistake struct {
-	name  string
-	spoil func(a *agent.Agent)
-	field string
-	says  string
+	name    string
+	spoil   func(a *agent.Agent)
+	field   string
+	message string
 }
 
 func TestValidateNamesEveryMistake(t *testing.T) {
@@ -129,8 +129,8 @@ func namesMistakes(t *testing.T, mistakes []mistake) {
 			if err := a.Validate(); !errors.As(err, &def) {
 				t.Fatalf("got %v, want a DefinitionError", err)
 			}
-			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.says) {
-				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.says)
+			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.message) {
+				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.message)
 			}
 			if !strings.Contains(def.Error(), tc.field+": ") {
 				t.Errorf("got text %q, want the field in it", def)

@@ -68,16 +68,16 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s/%s: %w", to.Agent, shorten(to.ID), err)
 	}
-	told, err := Wait[conversation.SentReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: toldSchema()})
+	sent, err := Wait[conversation.SentReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: sentReplySchema()})
 	if err != nil {
 		return nil, err
 	}
-	settled := conversation.Settlement{SubmissionID: told.Submission, Outcome: told.Outcome, Error: told.Error}
-	return &conversation.Reply{Submission: told.Submission, Text: told.Text, Output: told.Output, Cut: told.Cut}, settled.AsError()
+	settled := conversation.Settlement{SubmissionID: sent.Submission, Outcome: sent.Outcome, Error: sent.Error}
+	return &conversation.Reply{Submission: sent.Submission, Text: sent.Text, Output: sent.Output, Cut: sent.Cut}, settled.AsError()
 }
 
-// toldSchema is that of a [conversation.SentReply].
-func toldSchema() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
+// sentReplySchema is that of a [conversation.SentReply].
+func sentReplySchema() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
 
 // ask sends a question whose reply resolves the wait of that name, unless the send is recorded.
 func (s *steps) ask(ctx context.Context, name string, a conversation.Admission) error {

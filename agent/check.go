@@ -49,12 +49,12 @@ func tooLong(bound any) *SchemaBoundError {
 // compiled. The library's own validation keeps every problem of every branch, and can neither be
 // bounded nor stopped.
 type check struct {
-	ctx    context.Context
-	err    error // the reason for an early end
-	limit  int   // in steps
-	steps  int
-	looked int  // steps at the last check of ctx
-	stored bool // members may be missing, because the value is older than the schema
+	ctx       context.Context
+	err       error // the reason for an early end
+	limit     int   // in steps
+	steps     int
+	checkedAt int  // steps at the last check of ctx
+	stored    bool // members may be missing, because the value is older than the schema
 
 	path   []token
 	stack  []frame
@@ -116,8 +116,8 @@ func (c *check) spend(n int) bool {
 	case c.err != nil:
 	case c.steps > c.limit:
 		c.err = tooLong(strconv.Itoa(c.limit) + " steps")
-	case c.steps-c.looked >= 1024:
-		c.looked = c.steps
+	case c.steps-c.checkedAt >= 1024:
+		c.checkedAt = c.steps
 		if c.ctx.Err() != nil {
 			c.err = c.over()
 		}

@@ -84,12 +84,12 @@ func TestDispatchRefuses(t *testing.T) {
 	var o recordingDispatcher
 	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	for _, tc := range []struct {
-		name string
-		ctx  context.Context
-		to   conversation.Address
-		m    agent.Message
-		code conversation.Code
-		says string
+		name    string
+		ctx     context.Context
+		to      conversation.Address
+		m       agent.Message
+		code    conversation.Code
+		message string
 	}{
 		{"no agent", ctx, conversation.Address{ID: "1"}, agent.Text("x"), invalid, "An address needs"},
 		{"no id", ctx, desk(""), agent.Text("x"), invalid, "An address needs"},
@@ -109,9 +109,9 @@ func TestDispatchRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			receipt, err := agent.Dispatch(tc.ctx, tc.to, tc.m)
 			var e *conversation.Error
-			if !errors.As(err, &e) || e.Code != tc.code || !strings.Contains(err.Error(), tc.says) || len(err.Error()) > 1000 ||
+			if !errors.As(err, &e) || e.Code != tc.code || !strings.Contains(err.Error(), tc.message) || len(err.Error()) > 1000 ||
 				!strings.HasPrefix(err.Error(), "dispatch to "+tc.to.Agent+"/") || receipt != (conversation.Receipt{}) {
-				t.Errorf("got %+v, %v, want %q", receipt, err, tc.says)
+				t.Errorf("got %+v, %v, want %q", receipt, err, tc.message)
 			}
 		})
 	}

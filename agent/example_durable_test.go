@@ -47,7 +47,7 @@ func ExampleStep() {
 	type input struct {
 		Order string `json:"order"`
 	}
-	dies := true
+	crashing := true
 	refund := func(ctx context.Context, in input) (string, error) {
 		call, _ := agent.CallFrom(ctx)
 		cents, err := agent.Step(ctx, "refund", func(ctx context.Context) (int64, error) {
@@ -57,7 +57,7 @@ func ExampleStep() {
 		if err != nil {
 			return "", err
 		}
-		if dies {
+		if crashing {
 			panic("the power fails")
 		}
 		_, err = agent.Step(ctx, "mail", func(ctx context.Context) (bool, error) {
@@ -73,7 +73,7 @@ func ExampleStep() {
 		ctx := agenthost.WithCall(context.Background(), agent.Call{ID: "call_01"})
 		out, err := tool.Call(agenthost.WithSteps(ctx, records), json.RawMessage(`{"order":"A7"}`))
 		fmt.Println(string(out), err)
-		dies = false
+		crashing = false
 	}
 	// Output:
 	// refund A7 under key call_01

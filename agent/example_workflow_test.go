@@ -14,7 +14,7 @@ func ExampleNewWorkflow() {
 	type order struct {
 		Item string `json:"item"`
 	}
-	dies := true
+	crashing := true
 	orders := agent.NewWorkflow("order", func(ctx context.Context, in order) (string, error) {
 		number, err := agent.Step(ctx, "reserve", func(context.Context) (string, error) {
 			fmt.Println("reserves the", in.Item)
@@ -23,8 +23,8 @@ func ExampleNewWorkflow() {
 		if err != nil {
 			return "", err
 		}
-		if dies {
-			dies = false
+		if crashing {
+			crashing = false
 			panic("the power is out")
 		}
 		return "ordered as " + number, nil

@@ -12,8 +12,8 @@ import (
 
 // fill decodes a value that fits the schema into dst, a pointer. The issues list the parts that the Go
 // type cannot hold. Methods of the author's types run contained, under the name what.
-func (s *Schema) fill(what string, v, dst any) []Issue {
-	issues, err := s.decodeTo(what, v, dst)
+func (s *Schema) fill(desc string, v, dst any) []Issue {
+	issues, err := s.decodeTo(desc, v, dst)
 	if err != nil {
 		return []Issue{{Problem: err.Error()}}
 	}
@@ -28,12 +28,12 @@ func (s *Schema) fits(v any) (issues []Issue, err error) {
 	return s.decodeTo("decode a "+s.typ.String(), v, reflect.New(s.typ).Interface())
 }
 
-func (s *Schema) decodeTo(what string, v, dst any) ([]Issue, error) {
+func (s *Schema) decodeTo(desc string, v, dst any) ([]Issue, error) {
 	t := reflect.TypeOf(dst).Elem()
 	if s.open {
 		v = ownMembers(t, v)
 	}
-	err := decodeInput(what, v, dst)
+	err := decodeInput(desc, v, dst)
 	if err == nil || crashed(err) {
 		return nil, err
 	}

@@ -58,10 +58,10 @@ func same[T any](t *testing.T, got, want *T) {
 
 func TestBeforeStop(t *testing.T) {
 	for _, tc := range []struct {
-		name, says string
-		err        error
-		want       string
-		wrong      string
+		name, message string
+		err           error
+		want          string
+		wrong         string
 	}{
 		{"nothing", "", nil, "", ""},
 		{"blank", " \n\t", nil, "", ""},
@@ -72,7 +72,7 @@ func TestBeforeStop(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &agent.Agent{Name: "a", Hooks: agent.Hooks{
-				WouldStop: func(context.Context, *agent.Response) (string, error) { return tc.says, tc.err },
+				WouldStop: func(context.Context, *agent.Response) (string, error) { return tc.message, tc.err },
 			}}
 			got, err := agenthost.BeforeStop(t.Context(), a, &agent.Response{})
 			if got != tc.want || (err == nil) != (tc.wrong == "") || err != nil && !strings.HasPrefix(err.Error(), tc.wrong) {

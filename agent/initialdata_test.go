@@ -65,7 +65,7 @@ func pointed(get func(ctx context.Context) (*plan, error)) func(ctx context.Cont
 func TestInitialDataIsThere(t *testing.T) {
 	begin := agent.NewInitialData[plan](nil)
 	seen := 0
-	look := func(ctx context.Context) error {
+	read := func(ctx context.Context) error {
 		p, err := begin.Get(ctx)
 		if p.Plan == "pro" {
 			seen++
@@ -74,14 +74,14 @@ func TestInitialDataIsThere(t *testing.T) {
 	}
 	a := &agent.Agent{
 		Name: "a", Model: "p/m", InitialData: begin.Schema(),
-		InstructionsFunc: func(ctx context.Context, _ *agent.Turn) (string, error) { return "", look(ctx) },
-		Prepare:          func(ctx context.Context, _ *agent.Turn, _ *agent.Setup) error { return look(ctx) },
+		InstructionsFunc: func(ctx context.Context, _ *agent.Turn) (string, error) { return "", read(ctx) },
+		Prepare:          func(ctx context.Context, _ *agent.Turn, _ *agent.Setup) error { return read(ctx) },
 		Hooks: agent.Hooks{
-			DeliveryStarted:  func(ctx context.Context, _ *agent.Turn) error { return look(ctx) },
-			ResponseStarted:  func(ctx context.Context, _ *agent.Turn) (map[string]any, error) { return nil, look(ctx) },
-			WouldStop:        func(ctx context.Context, _ *agent.Response) (string, error) { return "", look(ctx) },
-			ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) { return nil, look(ctx) },
-			Settled:          func(ctx context.Context, _ *agent.Settlement) error { return look(ctx) },
+			DeliveryStarted:  func(ctx context.Context, _ *agent.Turn) error { return read(ctx) },
+			ResponseStarted:  func(ctx context.Context, _ *agent.Turn) (map[string]any, error) { return nil, read(ctx) },
+			WouldStop:        func(ctx context.Context, _ *agent.Response) (string, error) { return "", read(ctx) },
+			ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) { return nil, read(ctx) },
+			Settled:          func(ctx context.Context, _ *agent.Settlement) error { return read(ctx) },
 		},
 	}
 	raw := json.RawMessage(`{"plan":"pro"}`)

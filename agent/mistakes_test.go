@@ -118,14 +118,14 @@ func TestEveryFunctionOfAnAgentIsContained(t *testing.T) {
 				t.Errorf("function %s of %T has no test here", name, of)
 				continue
 			}
-			for what, mistake := range mistakes() {
+			for desc, mistake := range mistakes() {
 				a := &agent.Agent{Name: "a", Model: "x/y"}
 				in := reflect.ValueOf(a).Elem()
 				if _, hook := of.(agent.Hooks); hook {
 					in = in.FieldByName("Hooks")
 				}
 				set(in.FieldByName(name), mistake)
-				failing(t, name+" that "+what, call(a))
+				failing(t, name+" that "+desc, call(a))
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func TestEveryFunctionOfAnAgentIsContained(t *testing.T) {
 // TestEveryFunctionInACallIsContained covers the functions called within a tool.
 func TestEveryFunctionInACallIsContained(t *testing.T) {
 	state := agent.NewState("s", 1)
-	for what, mistake := range mistakes() {
+	for desc, mistake := range mistakes() {
 		fails := func(context.Context) (int, error) { return 0, mistake() }
 		for name, tool := range map[string]agent.Tool{
 			"a tool":     agent.NewTool("x", "X.", func(context.Context, struct{}) (string, error) { return "ok", mistake() }, nil),
@@ -151,14 +151,14 @@ func TestEveryFunctionInACallIsContained(t *testing.T) {
 		} {
 			ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newMemoryStore()), &journal{})
 			_, err := tool.Run(ctx, nil)
-			failing(t, name+" that "+what, err)
+			failing(t, name+" that "+desc, err)
 		}
 	}
 }
 
 // TestStepsFailAlone covers a step that panics or exits on an author's goroutine.
 func TestStepsFailAlone(t *testing.T) {
-	for what, mistake := range mistakes() {
+	for desc, mistake := range mistakes() {
 		tool := durable(func(ctx context.Context) (string, error) {
 			done := make(chan error)
 			go func() {
@@ -166,12 +166,12 @@ func TestStepsFailAlone(t *testing.T) {
 				done <- err
 			}()
 			if err := <-done; err == nil {
-				t.Errorf("a step that %s: got no error", what)
+				t.Errorf("a step that %s: got no error", desc)
 			}
 			return agent.Step(ctx, "one", func(context.Context) (string, error) { return "after", nil })
 		})
 		if out, err := tool.Run(agenthost.WithSteps(t.Context(), &journal{}), nil); err != nil || string(out.Output) != `"after"` {
-			t.Errorf("after a step that %s: got %+v, %v", what, out, err)
+			t.Errorf("after a step that %s: got %+v, %v", desc, out, err)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestStepsFailAlone(t *testing.T) {
 func TestEveryValueIsContained(t *testing.T) {
 	state, data := agent.NewState[any]("s", nil), agent.NewDataWriter[any]("d", nil)
 	flow := agent.NewWorkflow("w", func(context.Context, any) (int, error) { return 0, nil }, nil)
-	for what, mistake := range mistakes() {
+	for desc, mistake := range mistakes() {
 		v := any(unwritable{mistake})
 		host := agenthost.WithSteps(agenthost.WithState(agenthost.WithCall(t.Context(), agent.Call{ID: "call_1"}), newMemoryStore()), &journal{})
 		host = agenthost.WithPoster(agenthost.WithData(host, func(context.Context, string, json.RawMessage) error { return nil }), discardPosts{})
@@ -208,17 +208,17 @@ func TestEveryValueIsContained(t *testing.T) {
 				return errors.New("it is logged")
 			},
 		} {
-			failing(t, name+" that "+what, write())
+			failing(t, name+" that "+desc, write())
 		}
 		if logs != 2 {
-			t.Errorf("a value that %s: got %d attributes in logs, want 2", what, logs)
+			t.Errorf("a value that %s: got %d attributes in logs, want 2", desc, logs)
 		}
 		unreadAct = mistake
 		read := agent.NewTool("x", "X.", func(context.Context, unreadable) (int, error) { return 0, nil }, &agent.ToolOptions{
 			InputSchema: json.RawMessage(`{"type":"object"}`),
 		})
 		_, err := read.Run(host, nil)
-		failing(t, "an input read by a method that "+what, err)
+		failing(t, "an input read by a method that "+desc, err)
 	}
 }
 
@@ -233,13 +233,13 @@ func (discardPosts) Post(context.Context, agenthost.Posting) error { return nil 
 
 // TestMistakesAreNamed checks the error texts for models and authors.
 func TestMistakesAreNamed(t *testing.T) {
-	for what, want := range map[string]string{
+	for desc, want := range map[string]string{
 		"returns a typed nil": "tool x crashed", "panics": "tool x crashed", "returns half an error": "half",
 		"exits": "tool x ended its goroutine without returning",
 	} {
-		tool := agent.NewTool("x", "X.", func(context.Context, struct{}) (int, error) { return 0, mistakes()[what]() }, nil)
+		tool := agent.NewTool("x", "X.", func(context.Context, struct{}) (int, error) { return 0, mistakes()[desc]() }, nil)
 		if _, err := tool.Run(t.Context(), nil); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("a tool that %s: got %v, want %q", what, err, want)
+			t.Errorf("a tool that %s: got %v, want %q", desc, err, want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // runtime adds it to the tools of such an agent.
 const FinishTool = conversation.FinishTool
 
-const sayFinish = "Gives the final answer and ends the work. Call it alone, once, when everything is done: what it is called with is the whole answer."
+const textFinish = "Gives the final answer and ends the work. Call it alone, once, when everything is done: what it is called with is the whole answer."
 
 // outputKey is the member of the tool's input that holds a result which is not an object.
 const outputKey = "output"
@@ -33,7 +33,7 @@ func finishTool(output *Schema) (Tool, error) {
 			return Tool{}, err
 		}
 	}
-	t, err := newTool("output", sayFinish, reflect.TypeFor[map[string]any](), &ToolOptions{InputSchema: schema, Durable: true})
+	t, err := newTool("output", textFinish, reflect.TypeFor[map[string]any](), &ToolOptions{InputSchema: schema, Durable: true})
 	t.name = FinishTool // reserved for the runtime
 	t.call = func(_ context.Context, input any) (any, error) {
 		if o, ok := input.(object); ok && wrapped {

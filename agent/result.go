@@ -80,7 +80,7 @@ func (t Tool) outcome(ctx context.Context, returned any) (*Outcome, error) {
 		return nil, err
 	}
 	defer done()
-	raw, err := encodeOutput(t.what(), r.Output)
+	raw, err := encodeOutput(t.desc(), r.Output)
 	if crashed(err) {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (t Tool) outcome(ctx context.Context, returned any) (*Outcome, error) {
 
 // encodeOutput encodes an output as JSON. Strings and raw JSON, the usual forms of large outputs, are
 // copied once.
-func encodeOutput(what string, v any) (json.RawMessage, error) {
+func encodeOutput(desc string, v any) (json.RawMessage, error) {
 	switch v := v.(type) {
 	case string:
 		return conversation.AppendString(make([]byte, 0, conversation.TextBytes(v)+2), v), nil
@@ -103,7 +103,7 @@ func encodeOutput(what string, v any) (json.RawMessage, error) {
 			return out.Bytes(), nil
 		}
 	}
-	return contain.Encode(what, v)
+	return contain.Encode(desc, v)
 }
 
 func imageBytes(images []Image) (n int64) {

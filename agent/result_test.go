@@ -64,9 +64,9 @@ func TestToolImagesAreChecked(t *testing.T) {
 		return []agent.Image{png, bad}
 	}
 	for _, tc := range []struct {
-		name   string
-		images []agent.Image
-		says   string
+		name    string
+		images  []agent.Image
+		message string
 	}{
 		{"as many as may be", repeat(png, 16), ""},
 		{"too many", repeat(png, 17), "Images: there are 17, at most 16 are shown"},
@@ -85,7 +85,7 @@ func TestToolImagesAreChecked(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			out, err := returning(agent.Result{Images: tc.images}).Run(t.Context(), nil)
-			if tc.says == "" {
+			if tc.message == "" {
 				if err != nil || len(out.Images) != len(tc.images) {
 					t.Errorf("got %v, %v", out, err)
 				}
@@ -93,8 +93,8 @@ func TestToolImagesAreChecked(t *testing.T) {
 			}
 			var rejected *agent.ResultError
 			if !errors.As(err, &rejected) || rejected.Tool != "show" || out != nil || len(err.Error()) > 1000 ||
-				!strings.HasPrefix(err.Error(), "tool show returned images that cannot be shown: ") || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got %v, want a ResultError with %q", err, tc.says)
+				!strings.HasPrefix(err.Error(), "tool show returned images that cannot be shown: ") || !strings.Contains(err.Error(), tc.message) {
+				t.Errorf("got %v, want a ResultError with %q", err, tc.message)
 			}
 		})
 	}

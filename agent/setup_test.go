@@ -159,7 +159,7 @@ func TestSetupForFails(t *testing.T) {
 
 func TestSetupReadsStateOnly(t *testing.T) {
 	state := agent.NewState("plan", "free")
-	look := func(ctx context.Context) (string, error) {
+	read := func(ctx context.Context) (string, error) {
 		if err := state.Set(ctx, "pro"); !errors.Is(err, agent.ErrReadOnly) {
 			t.Errorf("set: %v", err)
 		}
@@ -169,9 +169,9 @@ func TestSetupReadsStateOnly(t *testing.T) {
 		return state.Get(ctx)
 	}
 	a := valid()
-	a.InstructionsFunc = func(ctx context.Context, _ *agent.Turn) (string, error) { return look(ctx) }
+	a.InstructionsFunc = func(ctx context.Context, _ *agent.Turn) (string, error) { return read(ctx) }
 	a.Prepare = func(ctx context.Context, _ *agent.Turn, s *agent.Setup) error {
-		plan, err := look(ctx)
+		plan, err := read(ctx)
 		s.Model = "p/" + plan
 		return err
 	}

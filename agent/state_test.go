@@ -192,11 +192,11 @@ func TestStateRefuses(t *testing.T) {
 	broken := newMemoryStore()
 	broken.broken = away
 	for _, tc := range []struct {
-		name string
-		ctx  context.Context
-		set  any
-		is   error
-		says string
+		name    string
+		ctx     context.Context
+		set     any
+		is      error
+		message string
 	}{
 		{"no conversation", t.Context(), 1, agent.ErrNoState, ""},
 		{"no store", agenthost.WithState(t.Context(), nil), 1, agent.ErrNoState, ""},
@@ -210,7 +210,7 @@ func TestStateRefuses(t *testing.T) {
 			err := state.Set(tc.ctx, tc.set)
 			_, updated := state.Update(tc.ctx, func(any) any { return tc.set })
 			for verb, err := range map[string]error{"set": err, "update": updated} {
-				if err == nil || !strings.HasPrefix(err.Error(), verb+" state s: ") || !strings.Contains(err.Error(), tc.says) ||
+				if err == nil || !strings.HasPrefix(err.Error(), verb+" state s: ") || !strings.Contains(err.Error(), tc.message) ||
 					tc.is != nil && !errors.Is(err, tc.is) {
 					t.Errorf("%s: got %v", verb, err)
 				}

@@ -121,7 +121,7 @@ func TestStepFails(t *testing.T) {
 		records *journal
 		run     func(ctx context.Context, name string) error
 		is      error
-		says    string
+		message string
 	}{
 		{"twice", "s", &journal{}, func(ctx context.Context, name string) error {
 			_, _ = agent.Step(ctx, name, value(1))
@@ -158,8 +158,8 @@ func TestStepFails(t *testing.T) {
 			if _, err := tool.Run(agenthost.WithSteps(t.Context(), tc.records), nil); err != nil {
 				t.Fatal(err)
 			}
-			if got == nil || !strings.Contains(got.Error(), tc.says) || tc.is != nil && !errors.Is(got, tc.is) {
-				t.Fatalf("got %v, want %q", got, tc.says)
+			if got == nil || !strings.Contains(got.Error(), tc.message) || tc.is != nil && !errors.Is(got, tc.is) {
+				t.Fatalf("got %v, want %q", got, tc.message)
 			}
 			var failed *agent.StepError
 			if want := tc.is != own; errors.As(got, &failed) != want || want && failed.Step != tc.step {

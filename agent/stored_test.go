@@ -81,10 +81,10 @@ func TestMigrationPanics(t *testing.T) {
 	crash := func(json.RawMessage) (int, error) { panic("no number") }
 	_, err := agent.NewState("n", 1).Migrating(crash).Get(ctx)
 	_, initial := agent.NewInitialData[int](nil).Migrating(crash).Get(ctx)
-	for what, err := range map[string]error{"state": err, "initial data": initial} {
+	for desc, err := range map[string]error{"state": err, "initial data": initial} {
 		var panicked *agent.PanicError
 		if !errors.As(err, &panicked) {
-			t.Errorf("%s: got %v, want a PanicError", what, err)
+			t.Errorf("%s: got %v, want a PanicError", desc, err)
 		}
 	}
 }

@@ -24,10 +24,10 @@ func nested(depth int) *agent.Agent {
 
 func TestValidateSubagents(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		spoil func(sub *agent.Agent)
-		field string
-		says  string
+		name    string
+		spoil   func(sub *agent.Agent)
+		field   string
+		message string
 	}{
 		{"as it should be", func(*agent.Agent) {}, "", ""},
 		{"own model", func(s *agent.Agent) {
@@ -88,8 +88,8 @@ func TestValidateSubagents(t *testing.T) {
 			if !errors.As(err, &def) {
 				t.Fatalf("got %v, want a DefinitionError", err)
 			}
-			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.says) {
-				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.says)
+			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.message) {
+				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.message)
 			}
 		})
 	}

@@ -220,7 +220,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	limit := &TimeoutError{Tool: t.name, Limit: t.timeout}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, limit)
 	defer cancel()
-	result, err := contain.Do(t.what(), func() (any, error) { return t.call(ctx, input) })
+	result, err := contain.Do(t.desc(), func() (any, error) { return t.call(ctx, input) })
 	if err != nil {
 		// Name the limit, which the bare context error does not.
 		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == error(limit) {
@@ -231,12 +231,12 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	return t.outcome(ctx, result)
 }
 
-// what names the tool's function in errors.
-func (t Tool) what() string { return "tool " + t.name }
+// desc names the tool's function in errors.
+func (t Tool) desc() string { return "tool " + t.name }
 
 // decodeInput decodes a validated value into dst. It encodes the value again instead of reading the
 // original bytes, because a second decoder could read those differently, for example with duplicate
 // members.
-func decodeInput(what string, v, dst any) error {
-	return contain.Decode(what, appendValue(nil, v), dst)
+func decodeInput(desc string, v, dst any) error {
+	return contain.Decode(desc, appendValue(nil, v), dst)
 }

@@ -226,13 +226,13 @@ func through[T any](want T, schema string) func(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var heard boxed[T]
+		var received boxed[T]
 		tool := agent.NewTool("echo", "Echoes.", func(_ context.Context, in boxed[T]) (boxed[T], error) {
-			heard = in
+			received = in
 			return in, nil
 		}, nil)
 		out, err := tool.Call(ctx, object)
-		same("tool", heard.V, err)
+		same("tool", received.V, err)
 		if string(out) != string(object) {
 			t.Errorf("output of the tool: got %s, want %s", out, object)
 		}
@@ -353,10 +353,10 @@ func TestTypesOfAuthors(t *testing.T) {
 
 // A tool only decodes, and a data writer only encodes.
 func TestTypesInOneDirection(t *testing.T) {
-	var heard boxed[level]
-	tool := agent.NewTool("level", "Sets a level.", func(_ context.Context, in boxed[level]) (any, error) { heard = in; return nil, nil }, nil)
-	if _, err := tool.Call(t.Context(), json.RawMessage(`{"v":"level-4"}`)); err != nil || heard.V != 4 {
-		t.Errorf("tool that reads text: got %v, %v, want 4", heard.V, err)
+	var received boxed[level]
+	tool := agent.NewTool("level", "Sets a level.", func(_ context.Context, in boxed[level]) (any, error) { received = in; return nil, nil }, nil)
+	if _, err := tool.Call(t.Context(), json.RawMessage(`{"v":"level-4"}`)); err != nil || received.V != 4 {
+		t.Errorf("tool that reads text: got %v, %v, want 4", received.V, err)
 	}
 	var unfit *agent.InputError
 	_, err := tool.Call(t.Context(), json.RawMessage(`{"v":"high"}`))

@@ -209,7 +209,7 @@ func (s *steps) beginWait(ctx context.Context, name string, timeout time.Duratio
 	if err != nil {
 		return &StepError{Step: name, Err: err}
 	}
-	_, err = w.Wait(ctx, seam.Waiting{Name: name, Schema: toldSchema(), Until: waitEnd(timeout), Begin: true})
+	_, err = w.Wait(ctx, seam.Waiting{Name: name, Schema: sentReplySchema(), Until: waitEnd(timeout), Begin: true})
 	return s.waited(name, err)
 }
 
@@ -219,17 +219,17 @@ func (s *steps) result(ctx context.Context, name string, id conversation.RunID) 
 	if err != nil {
 		return nil, &StepError{Step: name, Err: err}
 	}
-	raw, err := w.Wait(ctx, seam.Waiting{Name: name, Schema: toldSchema(), Until: waitEnd(0)})
+	raw, err := w.Wait(ctx, seam.Waiting{Name: name, Schema: sentReplySchema(), Until: waitEnd(0)})
 	if err != nil {
 		return nil, s.waited(name, err)
 	}
-	var told conversation.SentReply
-	if err := json.Unmarshal(raw, &told); err != nil {
+	var sent conversation.SentReply
+	if err := json.Unmarshal(raw, &sent); err != nil {
 		return nil, &StepError{Step: name, Err: fmt.Errorf("the reply cannot be read: %w", err)}
 	}
-	settled := conversation.Settlement{SubmissionID: told.Submission, Outcome: told.Outcome, Error: told.Error}
-	if err := settled.AsError(); err != nil || !told.Cut {
-		return told.Output, err
+	settled := conversation.Settlement{SubmissionID: sent.Submission, Outcome: sent.Outcome, Error: sent.Error}
+	if err := settled.AsError(); err != nil || !sent.Cut {
+		return sent.Output, err
 	}
 	runs, ok := s.recorder.(runReader)
 	if !ok {

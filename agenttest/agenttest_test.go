@@ -30,10 +30,10 @@ type weather struct {
 
 // forecast returns an agent with one tool, which calls the callback.
 func forecast(called func(context.Context, string) error) *agent.Agent {
-	look := func(ctx context.Context, in place) (weather, error) {
+	lookUp := func(ctx context.Context, in place) (weather, error) {
 		return weather{21.5}, called(ctx, in.City)
 	}
-	return &agent.Agent{Name: "concierge", Model: "openai/gpt-5", Tools: []agent.Tool{agent.NewTool("weather", "Look it up.", look, nil)}}
+	return &agent.Agent{Name: "concierge", Model: "openai/gpt-5", Tools: []agent.Tool{agent.NewTool("weather", "Look it up.", lookUp, nil)}}
 }
 
 func TestHost(t *testing.T) {

@@ -209,15 +209,15 @@ func (h *Host) waitContext() (context.Context, context.CancelFunc) {
 }
 
 // DeadLetters returns the dead letters, sorted by conversation and post.
-func (h *Host) DeadLetters() (letters []storage.DeadLetter) {
+func (h *Host) DeadLetters() (deadLetters []storage.DeadLetter) {
 	h.t.Helper()
 	ctx, cancel := h.waitContext()
 	defer cancel()
 	if err := storage.EachDeadLetter(ctx, h.store, func(l storage.DeadLetter, err error) error {
-		letters = append(letters, l)
+		deadLetters = append(deadLetters, l)
 		return err
 	}); err != nil {
 		h.t.Fatalf("read dead letters: %v", err)
 	}
-	return letters
+	return deadLetters
 }

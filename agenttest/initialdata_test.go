@@ -20,22 +20,22 @@ func TestInitialData(t *testing.T) {
 		begin := agent.NewInitialData[place](nil)
 		var mu sync.Mutex
 		seen := map[string]string{}
-		look := func(ctx context.Context, where string) error {
+		check := func(ctx context.Context, where string) error {
 			p, err := begin.Get(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			seen[where] = p.City
 			return err
 		}
-		a := forecast(func(ctx context.Context, _ string) error { return look(ctx, "tool") })
+		a := forecast(func(ctx context.Context, _ string) error { return check(ctx, "tool") })
 		a.InitialData = begin.Schema()
-		a.InstructionsFunc = func(ctx context.Context, _ *agent.Turn) (string, error) { return "", look(ctx, "instructions") }
+		a.InstructionsFunc = func(ctx context.Context, _ *agent.Turn) (string, error) { return "", check(ctx, "instructions") }
 		a.Hooks = agent.Hooks{
-			DeliveryStarted: func(ctx context.Context, _ *agent.Turn) error { return look(ctx, "DeliveryStarted") },
+			DeliveryStarted: func(ctx context.Context, _ *agent.Turn) error { return check(ctx, "DeliveryStarted") },
 			ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) {
-				return nil, look(ctx, "ResponseFinished")
+				return nil, check(ctx, "ResponseFinished")
 			},
-			Settled: func(ctx context.Context, _ *agent.Settlement) error { return look(ctx, "Settled") },
+			Settled: func(ctx context.Context, _ *agent.Settlement) error { return check(ctx, "Settled") },
 		}
 		model := agenttest.NewModel(agenttest.Call("weather", place{"Kiel"}), agenttest.Say("It is warm."))
 		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})

@@ -151,7 +151,7 @@ func (m *Model) next(p *process, session string, r Request) Answer {
 	if m.always != nil {
 		return m.always(r)
 	}
-	question, said := question(r.Messages)
+	question, text := question(r.Messages)
 	question = session + question
 	g, again := m.before[question]
 	switch {
@@ -167,7 +167,7 @@ func (m *Model) next(p *process, session string, r Request) Answer {
 	g.asker = p
 	m.before[question] = g
 	a := m.answers[g.answer]
-	if rest, ok := strings.CutPrefix(a.Text, said); ok && said != "" {
+	if rest, ok := strings.CutPrefix(a.Text, text); ok && text != "" {
 		a.Text, a.Reasoning = rest, ""
 	}
 	return a
@@ -234,12 +234,12 @@ func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.R
 		if a.Then != nil {
 			a = a.Then(r)
 		}
-		return a.say(ctx, out)
+		return a.emit(ctx, out)
 	})
 }
 
-// say streams the answer.
-func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
+// emit streams the answer.
+func (a Answer) emit(ctx context.Context, out *providers.Assembler) error {
 	if err := pass(ctx, a.Delay); err != nil {
 		return err
 	}

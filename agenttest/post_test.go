@@ -199,20 +199,20 @@ func TestDeadLetter(t *testing.T) {
 		if got := l.got(`"paid":1`, `"paid":2`); !slices.Equal(got, []string{`"paid":2`}) {
 			t.Errorf("after the outage: got posts %q", got)
 		}
-		letters := h.DeadLetters()
-		if len(letters) != 1 || letters[0].Target != "ledger" || letters[0].Attempts != 9 || letters[0].Reason != "it answered 503" {
-			t.Fatalf("got dead letters %+v", letters)
+		deadLetters := h.DeadLetters()
+		if len(deadLetters) != 1 || deadLetters[0].Target != "ledger" || deadLetters[0].Attempts != 9 || deadLetters[0].Reason != "it answered 503" {
+			t.Fatalf("got dead letters %+v", deadLetters)
 		}
 		again := func(post conversation.PostID, batch int64) error {
 			_, err := c.Send(t.Context(), client.PostAgain(post, batch))
 			return err
 		}
-		for batch, post := range map[int64]conversation.PostID{letters[0].Seq: "post_x", -1: letters[0].Post, 1 << 40: letters[0].Post, math.MaxInt64: letters[0].Post} {
+		for batch, post := range map[int64]conversation.PostID{deadLetters[0].Seq: "post_x", -1: deadLetters[0].Post, 1 << 40: deadLetters[0].Post, math.MaxInt64: deadLetters[0].Post} {
 			if err := again(post, batch); err == nil || !strings.Contains(err.Error(), "invalid_request") {
 				t.Errorf("unknown post, batch %d: got error %v", batch, err)
 			}
 		}
-		if err := again(letters[0].Post, letters[0].Seq); err != nil {
+		if err := again(deadLetters[0].Post, deadLetters[0].Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -268,10 +268,10 @@ func TestLongOutage(t *testing.T) {
 		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
 		h.Conversation("desk", "d").Ask("Pay.")
 		time.Sleep(30 * time.Hour)
-		if letters := h.DeadLetters(); len(letters) != 3 {
-			t.Errorf("after a day and some hours: got %d dead letters: %+v", len(letters), letters)
+		if deadLetters := h.DeadLetters(); len(deadLetters) != 3 {
+			t.Errorf("after a day and some hours: got %d dead letters: %+v", len(deadLetters), deadLetters)
 		}
-		if s := h.Runtime().Status(); s.Suspended != 0 || s.Posts.GivenUp != 3 {
+		if s := h.Runtime().Status(); s.Suspended != 0 || s.Posts.DeadLettered != 3 {
 			t.Errorf("got %d suspended, counts %+v", s.Suspended, s.Posts)
 		}
 	})
@@ -340,8 +340,8 @@ func TestFullOutbox(t *testing.T) {
 			t.Errorf("after %d posts: got %v", sent, got)
 		}
 		time.Sleep(time.Minute)
-		if letters := h.DeadLetters(); len(letters) != 1 || letters[0].Target != "ledger" || len(office.got()) != 1 {
-			t.Errorf("got dead letters %+v and posts %q", letters, office.got())
+		if deadLetters := h.DeadLetters(); len(deadLetters) != 1 || deadLetters[0].Target != "ledger" || len(office.got()) != 1 {
+			t.Errorf("got dead letters %+v and posts %q", deadLetters, office.got())
 		}
 	})
 }

@@ -18,20 +18,20 @@ var (
 
 // question returns the model's input before the interruption, in comparable form, and the output so
 // far.
-func question(messages []providers.Message) (asked, said string) {
+func question(messages []providers.Message) (asked, transcript string) {
 	for len(messages) > 0 {
 		m := messages[len(messages)-1]
 		text, only := texts(m)
 		if n := len(messages); n > 1 && droppedCalls(m) {
 			text, _ = texts(messages[n-2])
-			messages, said = messages[:n-2], text+said
+			messages, transcript = messages[:n-2], text+transcript
 			continue
 		}
 		if !only || m.Role == providers.RoleTool || m.Role == providers.RoleUser && !interrupted.MatchString(text) {
 			break
 		}
 		if m.Role == providers.RoleAssistant {
-			said = text + said
+			transcript = text + transcript
 		}
 		messages = messages[:len(messages)-1]
 	}
@@ -45,7 +45,7 @@ func question(messages []providers.Message) (asked, said string) {
 			fmt.Fprintf(&out, " %T%+q", p, p)
 		}
 	}
-	return out.String(), said
+	return out.String(), transcript
 }
 
 // droppedCalls reports whether a message states that the preceding calls were not executed, because

@@ -12,9 +12,9 @@ func TestQuestionAskedAgain(t *testing.T) {
 		return providers.Message{Role: r, Parts: []providers.Part{providers.Text{Text: s}}}
 	}
 	ask, continued := text(providers.RoleUser, "Tea?"), text(providers.RoleUser, "<advisory>\nYour reply was interrupted. What you had written is kept.\n</advisory>")
-	call := func(said, result string, failed bool) []providers.Message {
+	call := func(transcript, result string, failed bool) []providers.Message {
 		return []providers.Message{
-			{Role: providers.RoleAssistant, Parts: []providers.Part{providers.Text{Text: said}, providers.ToolCall{ID: "1", Name: "pour"}}},
+			{Role: providers.RoleAssistant, Parts: []providers.Part{providers.Text{Text: transcript}, providers.ToolCall{ID: "1", Name: "pour"}}},
 			{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{
 				CallID: "1", Name: "pour", IsError: failed, Content: []providers.Part{providers.Text{Text: result}},
 			}}},
@@ -23,9 +23,9 @@ func TestQuestionAskedAgain(t *testing.T) {
 	const notRun = "This call did not run: the response was interrupted before it started. Call the tool again if it is still needed."
 	asked, _ := question([]providers.Message{ask})
 	for name, tt := range map[string]struct {
-		more []providers.Message
-		same bool
-		said string
+		more       []providers.Message
+		same       bool
+		transcript string
 	}{
 		"an interrupted text":           {[]providers.Message{text(providers.RoleAssistant, "Yes, "), continued}, true, "Yes, "},
 		"an interrupted call":           {call("", notRun, true), true, ""},
@@ -35,9 +35,9 @@ func TestQuestionAskedAgain(t *testing.T) {
 		"a call that has failed":        {call("", "no tea", true), false, ""},
 		"an outcome with the same text": {call("", notRun, false), false, ""},
 	} {
-		got, said := question(append([]providers.Message{ask}, tt.more...))
-		if (got == asked) != tt.same || said != tt.said {
-			t.Errorf("%s: got same question %v, output %q", name, got == asked, said)
+		got, transcript := question(append([]providers.Message{ask}, tt.more...))
+		if (got == asked) != tt.same || transcript != tt.transcript {
+			t.Errorf("%s: got same question %v, output %q", name, got == asked, transcript)
 		}
 	}
 }

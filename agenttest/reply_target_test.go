@@ -191,8 +191,8 @@ func TestReplyTargets(t *testing.T) {
 				}
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if letters := h.DeadLetters(); !slices.Equal(w.posted, c.want) || len(letters) != c.dead {
-					t.Errorf("got posts %q and %d dead letters, want %q and %d: %+v", w.posted, len(letters), c.want, c.dead, letters)
+				if deadLetters := h.DeadLetters(); !slices.Equal(w.posted, c.want) || len(deadLetters) != c.dead {
+					t.Errorf("got posts %q and %d dead letters, want %q and %d: %+v", w.posted, len(deadLetters), c.want, c.dead, deadLetters)
 				}
 			})
 		})
@@ -210,13 +210,13 @@ func TestReplyIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		letters := h.DeadLetters()
-		if len(letters) != 1 || len(w.all()) != 0 {
-			t.Fatalf("got %d dead letters and posts %q, want 1 and none", len(letters), w.all())
+		deadLetters := h.DeadLetters()
+		if len(deadLetters) != 1 || len(w.all()) != 0 {
+			t.Fatalf("got %d dead letters and posts %q, want 1 and none", len(deadLetters), w.all())
 		}
 		h.Restart()
 		again := agent.Message{Delivery: conversation.Delivery{Kind: conversation.KindSignal, Type: conversation.SignalOutbox, Attributes: map[string]string{
-			"post": string(letters[0].Post), "batch": fmt.Sprint(letters[0].Seq),
+			"post": string(deadLetters[0].Post), "batch": fmt.Sprint(deadLetters[0].Seq),
 		}}}
 		if _, err := h.Runtime().Dispatch(t.Context(), conversation.Address{Agent: "closed", ID: chat}, again); err != nil {
 			t.Fatal(err)

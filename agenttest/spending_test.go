@@ -69,10 +69,10 @@ func TestSpendingIsBounded(t *testing.T) {
 		return agenttest.Call(agent.TaskTool, map[string]string{"agent": "helper", "prompt": "Help"})
 	})
 	helper := &agent.Agent{Name: "helper", Description: "Helps.", Model: "openai/small"}
-	says := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say("There.") })
-	err, _ = spend(agent.Limits{Turns: 5}, 0, map[string]*agenttest.Model{"openai/gpt-5": asks, "openai/small": says}, helper)
+	model := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say("There.") })
+	err, _ = spend(agent.Limits{Turns: 5}, 0, map[string]*agenttest.Model{"openai/gpt-5": asks, "openai/small": model}, helper)
 	check("with a subagent", err, "turns", 5, 5)
-	if mine, theirs := len(asks.Requests()), len(says.Requests()); mine != 3 || theirs != 2 {
+	if mine, theirs := len(asks.Requests()), len(model.Requests()); mine != 3 || theirs != 2 {
 		t.Errorf("with a subagent: got %d calls of its own and %d of the subagent", mine, theirs)
 	}
 }

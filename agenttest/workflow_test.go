@@ -26,14 +26,14 @@ type tally struct {
 	seen map[string]int
 }
 
-func (c *tally) count(what string) int {
+func (c *tally) count(desc string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen == nil {
 		c.seen = map[string]int{}
 	}
-	c.seen[what]++
-	return c.seen[what]
+	c.seen[desc]++
+	return c.seen[desc]
 }
 
 // step returns a step that counts its runs. It repeats only if the process crashed before the record.

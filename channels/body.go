@@ -23,11 +23,11 @@ func Header(h http.Header, name string) string { return strings.Join(h.Values(na
 // mediaType reports whether the body has one of the accepted media types, ignoring parameters. A
 // repeated header matches none.
 func mediaType(h http.Header, accepted []string) bool {
-	said := h.Values("Content-Type")
-	if len(said) != 1 {
+	contentType := h.Values("Content-Type")
+	if len(contentType) != 1 {
 		return false
 	}
-	got, _, _ := strings.Cut(said[0], ";")
+	got, _, _ := strings.Cut(contentType[0], ";")
 	return slices.Contains(accepted, strings.ToLower(strings.Trim(got, " \t")))
 }
 

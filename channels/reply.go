@@ -86,9 +86,9 @@ func replyOf(p outbox.Post) (Reply, error) {
 	}, nil
 }
 
-// Words returns the text of the reply in at most so many characters: the answer, an apology for a
+// Excerpt returns the text of the reply in at most so many characters: the answer, an apology for a
 // failure, or "" for an aborted submission. Unfinished and truncated texts end in "…".
-func (r *Reply) Words(most int) string { return r.begin(most, Characters) }
+func (r *Reply) Excerpt(most int) string { return r.begin(most, Characters) }
 
 // Parts splits the text of the reply into messages, see [Split]. An aborted submission has none.
 func (r *Reply) Parts(most int, size func(text string) int) []string {

@@ -89,12 +89,12 @@ func TestReplyUUID(t *testing.T) {
 }
 
 // covers: channels/159
-func TestWords(t *testing.T) {
+func TestExcerpt(t *testing.T) {
 	for want, r := range map[string]channels.Reply{
 		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},
 		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Cut: true}, "Dra…": {Text: "Dra"},
 	} {
-		if got := r.Words(6); got != want {
+		if got := r.Excerpt(6); got != want {
 			t.Errorf("%+v: got %q, want %q", r, got, want)
 		}
 	}

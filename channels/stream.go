@@ -148,7 +148,7 @@ func (s *streamed) show(ctx context.Context, r Reply, text string) error {
 	if wait := time.Until(m.until); wait > 0 {
 		return &outbox.LaterError{After: wait, Err: errors.New("draft rate-limited by the platform")}
 	}
-	err := s.say(ctx, r, m, text)
+	err := s.write(ctx, r, m, text)
 	if later := new(outbox.LaterError); errors.As(err, &later) {
 		m = s.of(r.ID)
 		m.until = time.Now().Add(later.After)
@@ -157,7 +157,7 @@ func (s *streamed) show(ctx context.Context, r Reply, text string) error {
 	return err
 }
 
-func (s *streamed) say(ctx context.Context, r Reply, m message, text string) error {
+func (s *streamed) write(ctx context.Context, r Reply, m message, text string) error {
 	if text == "" {
 		return nil
 	}

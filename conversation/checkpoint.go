@@ -445,13 +445,13 @@ func (s *State) restoreMessage(f *messageForm) error {
 				return fmt.Errorf("call %s", p.call)
 			}
 			p.sub, s.calls[p.call] = m.sub, p
-			m.sub.brought += p.brought()
+			m.sub.callBytes += p.callBytes()
 			for i := range s.recorded[p.call] {
-				m.sub.brought += s.recorded[p.call][i].brought()
+				m.sub.callBytes += s.recorded[p.call][i].callBytes()
 			}
 			for _, w := range s.waits {
 				if w.Call == p.call {
-					m.sub.brought += w.brought()
+					m.sub.callBytes += w.callBytes()
 				}
 			}
 		}

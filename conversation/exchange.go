@@ -134,13 +134,13 @@ func (t Turn) HasCalls() bool {
 	return slices.ContainsFunc(t.Parts, func(p TurnPart) bool { return p.Tool != nil })
 }
 
-// PartBytes is the fixed size counted for each part of a response in [Submission.Said]. It
+// PartBytes is the fixed size counted for each part of a response in [Submission.OutputBytes]. It
 // approximates the overhead of keeping a part.
 const PartBytes = 256
 
-// Said returns the size of the response's model output: the bytes of text, reasoning and signatures,
+// OutputBytes returns the size of the response's model output: the bytes of text, reasoning and signatures,
 // and [PartBytes] for each part of text or reasoning.
-func (s *Submission) Said() int {
+func (s *Submission) OutputBytes() int {
 	sum := 0
 	for _, t := range s.turns {
 		for _, p := range t.parts {
@@ -202,16 +202,16 @@ func (s *State) eachOf(id SubmissionID, visit func(*Submission)) {
 	}
 }
 
-// Brought returns the size of the calls of a response, including its subagents: the bytes of
+// CallBytes returns the size of the calls of a response, including its subagents: the bytes of
 // arguments, outputs, error texts and recorded steps, and [PartBytes] for each.
-func (s *State) Brought(id SubmissionID) int {
+func (s *State) CallBytes(id SubmissionID) int {
 	sum := 0
-	s.eachOf(id, func(sub *Submission) { sum += sub.brought })
+	s.eachOf(id, func(sub *Submission) { sum += sub.callBytes })
 	return sum
 }
 
-// brought returns the counted size of a call's part.
-func (p *part) brought() int {
+// callBytes returns the counted size of a call's part.
+func (p *part) callBytes() int {
 	if p.kind != PartTypeTool {
 		return 0
 	}
@@ -229,7 +229,7 @@ func (o *StoredOutput) Bytes() int {
 	return len(o.Head) + len(o.Tail) + pieceBytes*len(o.Pieces)
 }
 
-func (r *StepRecorded) brought() int { return PartBytes + len(r.Output) }
+func (r *StepRecorded) callBytes() int { return PartBytes + len(r.Output) }
 
 // OpenTurn returns the id of the open turn, or "".
 func (s *Submission) OpenTurn() TurnID {

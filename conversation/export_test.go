@@ -21,19 +21,19 @@ func (s *State) CheckSums() error {
 		n := 0
 		for _, st := range sub.turns {
 			for _, p := range st.parts {
-				n += p.brought()
+				n += p.callBytes()
 				for i := range s.recorded[p.call] {
-					n += s.recorded[p.call][i].brought()
+					n += s.recorded[p.call][i].callBytes()
 				}
 				for _, w := range s.waits {
 					if w.Call == p.call {
-						n += w.brought()
+						n += w.callBytes()
 					}
 				}
 			}
 		}
-		if m := s.byID[sub.Message]; m != nil && sub.brought != n {
-			return fmt.Errorf("call bytes of %s are %d, want %d", sub.ID, sub.brought, n)
+		if m := s.byID[sub.Message]; m != nil && sub.callBytes != n {
+			return fmt.Errorf("call bytes of %s are %d, want %d", sub.ID, sub.callBytes, n)
 		}
 	}
 	return nil

@@ -47,11 +47,11 @@ func TestEventsOfRandomHistories(t *testing.T) {
 
 		at := rand.New(rand.NewPCG(seed, 1)).IntN(len(batches))
 		counted := new(feed.Projector)
-		var life *conversation.ConversationCreated
+		var creation *conversation.ConversationCreated
 		for _, b := range batches[:at] {
 			for _, r := range b.Records {
 				if created, ok := r.(*conversation.ConversationCreated); ok {
-					life = created
+					creation = created
 				}
 			}
 			if err := counted.Apply(b.Records, nil); err != nil {
@@ -62,7 +62,7 @@ func TestEventsOfRandomHistories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resumed, err := mark.Resume(life)
+		resumed, err := mark.Resume(creation)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestEventsDoNotDependOnBatches(t *testing.T) {
 func TestMarksOfAStream(t *testing.T) {
 	var marks feed.Marks
 	var batches [][]conversation.Record
-	p, life := new(feed.Projector), &conversation.ConversationCreated{Agent: "a", ID: "1", ConversationID: "conv_1"}
+	p, creation := new(feed.Projector), &conversation.ConversationCreated{Agent: "a", ID: "1", ConversationID: "conv_1"}
 	apply := func(records ...conversation.Record) {
 		if err := p.Apply(records, nil); err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestMarksOfAStream(t *testing.T) {
 		marks.Note(int64(len(batches)), p)
 		batches = append(batches, records)
 	}
-	apply(life)
+	apply(creation)
 	for n := 0; p.Next() < 20_000; n++ {
 		sub, msg := conversation.SubmissionID(fmt.Sprint("sub_", n)), conversation.MessageID(fmt.Sprint("msg_", n))
 		apply(&conversation.SubmissionAdmitted{Submission: sub}, &conversation.AttemptStarted{Submission: sub})
@@ -277,7 +277,7 @@ func TestMarksOfAStream(t *testing.T) {
 			t.Fatalf("event %d: got mark %+v, %t", n, mark, ok)
 		}
 		worst = max(worst, n-mark.Next)
-		resumed, err := mark.Resume(life)
+		resumed, err := mark.Resume(creation)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func (s *State) foldRest(r Record) error {
 			return s.bad(r, "unknown call %s", r.Call)
 		}
 		s.recorded[r.Call] = append(s.recorded[r.Call], *r)
-		s.calls[r.Call].sub.brought += r.brought()
+		s.calls[r.Call].sub.callBytes += r.callBytes()
 	case *HookDone:
 		return s.foldHook(r)
 	case *ChildStarted:
@@ -162,7 +162,7 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	s.byKey[sub.Key] = sub
 	s.submissions = append(s.submissions, sub)
 	s.await(sub)
-	s.forget(r.At)
+	s.expire(r.At)
 	return nil
 }
 
@@ -396,7 +396,7 @@ func (s *State) foldCalled(r *ToolCalled) error {
 	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, durable: r.Durable, sub: m.sub}
 	m.add(t, p)
 	s.calls[r.Call] = p
-	m.sub.brought += p.brought()
+	m.sub.callBytes += p.callBytes()
 	return nil
 }
 
@@ -415,7 +415,7 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 		return err
 	}
 	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
-	p.sub.brought += len(p.output) + len(p.errorText)
+	p.sub.callBytes += len(p.output) + len(p.errorText)
 	p.images, p.terminate = r.Attachments, r.Terminate
 	s.setOutput(p)
 	s.endWaits(r.Call, r.At)
@@ -437,7 +437,7 @@ func (s *State) foldStored(r *OutputStored) error {
 		return err
 	}
 	p.stored = &r.StoredOutput
-	p.sub.brought += p.stored.Bytes()
+	p.sub.callBytes += p.stored.Bytes()
 	return nil
 }
 
@@ -514,7 +514,7 @@ func (s *State) foldDropped(r *StepDropped) error {
 	dropped := m.sub.turns[i]
 	for _, p := range dropped.parts {
 		delete(s.calls, p.call)
-		m.sub.brought -= p.brought()
+		m.sub.callBytes -= p.callBytes()
 	}
 	m.sub.turns = slices.Delete(m.sub.turns, i, i+1)
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.turn == dropped })

@@ -548,11 +548,11 @@ func TestRefusedImages(t *testing.T) {
 func TestStoredOutputs(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), called("call_2"))
-	before := s.Brought("sub_1")
+	before := s.CallBytes("sub_1")
 	out := sampleOutput()
 	apply(t, s, &conversation.OutputStored{Must: true, Call: "call_1", StoredOutput: out},
 		&conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`"a part"`), At: at})
-	if got, want := s.Brought("sub_1")-before, len(`"a part"`)+len(out.Head)+len(out.Tail)+2*128; got != want {
+	if got, want := s.CallBytes("sub_1")-before, len(`"a part"`)+len(out.Head)+len(out.Tail)+2*128; got != want {
 		t.Errorf("got %d bytes, want %d", got, want)
 	}
 	calls := func(x []conversation.Turn) (list []*conversation.StoredOutput) {
@@ -578,7 +578,7 @@ func TestStoredOutputs(t *testing.T) {
 			t.Errorf("got client view %+v", shown)
 		}
 	}
-	if was, is := s.Brought("sub_1"), restored.Brought("sub_1"); was != is {
+	if was, is := s.CallBytes("sub_1"), restored.CallBytes("sub_1"); was != is {
 		t.Errorf("after a checkpoint: got %d bytes, want %d", is, was)
 	}
 	apply(t, s, completed("res_1", "turn_1"), &conversation.ToolSettled{Call: "call_2", At: at}, settled("sub_1"),
@@ -679,13 +679,13 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 		&conversation.SubmissionAdmitted{Submission: "s", Message: "in", Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "?"}},
 		&conversation.AttemptStarted{Submission: "s", Attempt: 1},
 		&conversation.ResponseStarted{Message: "out", Submission: "s", Turn: "t1"})
-	say := func(kind conversation.PartKind, text string) {
+	delta := func(kind conversation.PartKind, text string) {
 		t.Helper()
 		apply(&conversation.Delta{Message: "out", Kind: kind, Text: text})
 	}
 	half := strings.Repeat("x", conversation.MaxResponseText/2)
-	say(conversation.PartReasoning, half)
-	say(conversation.PartText, half[1:])
+	delta(conversation.PartReasoning, half)
+	delta(conversation.PartText, half[1:])
 	again, err := conversation.EncodeState(restored)
 	if err == nil {
 		restored, err = conversation.DecodeState(again)
@@ -693,9 +693,9 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say(conversation.PartText, "ä and more")
-	say(conversation.PartText, half)
-	say(conversation.PartReasoning, half)
+	delta(conversation.PartText, "ä and more")
+	delta(conversation.PartText, half)
+	delta(conversation.PartReasoning, half)
 	for name, s := range map[string]*conversation.State{"folded": s, "restored": restored} {
 		messages := s.Snapshot().Messages
 		text := messages[len(messages)-1].Text()
@@ -709,7 +709,7 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 	}
 	// A withdrawn turn frees its text.
 	apply(&conversation.StepDropped{Message: "out", Turn: "t1"}, &conversation.ResponseStarted{Message: "out", Submission: "s", Turn: "t2"})
-	say(conversation.PartText, half)
+	delta(conversation.PartText, half)
 	messages := s.Snapshot().Messages
 	if text := messages[len(messages)-1].Text(); text != half {
 		t.Errorf("after a withdrawn turn: got %d bytes, want %d", len(text), len(half))

@@ -59,7 +59,7 @@ func generate(seed uint64) []conversation.Batch {
 	g := &generator{r: rand.New(rand.NewPCG(seed, 8)), clock: 1_700_000_000_000}
 	g.target = 5 + g.r.IntN(56)
 	for !g.full() {
-		g.life()
+		g.incarnation()
 	}
 	return g.out[:g.target]
 }
@@ -157,7 +157,7 @@ func (g *generator) note() {
 	})
 }
 
-func (g *generator) life() {
+func (g *generator) incarnation() {
 	for range g.r.IntN(3) {
 		g.claim()
 	}

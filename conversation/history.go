@@ -338,7 +338,7 @@ func (s *State) Bytes() int {
 		n += len(v)
 	}
 	for _, w := range s.waits {
-		n += w.brought()
+		n += w.callBytes()
 	}
 	for _, k := range s.signals {
 		n += PartBytes + len(k.Body)

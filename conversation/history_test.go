@@ -149,9 +149,9 @@ func readAll(t *testing.T, s *conversation.State, pages []*conversation.HistoryP
 	return out
 }
 
-// TestCutHistoryChangesNothing compares a state that was cut, encoded and decoded with the whole
+// TestRemovedHistoryChangesNothing compares a state that was cut, encoded and decoded with the whole
 // state.
-func TestCutHistoryChangesNothing(t *testing.T) {
+func TestRemovedHistoryChangesNothing(t *testing.T) {
 	cuts := 0
 	for seed := range sample.Of[uint64](150, 15) {
 		log := generate(seed)

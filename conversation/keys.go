@@ -73,7 +73,7 @@ func decodeKept(lines []byte) *keptKey {
 	return &k
 }
 
-func (l *keptLines) forget() {
+func (l *keptLines) expire() {
 	_, l.lines, _ = bytes.Cut(l.lines, []byte{'\n'})
 	l.count--
 }

@@ -568,16 +568,16 @@ type (
 	// Blind counts the rounds without a retry delay from a vendor. WaitedMs sums the delays that
 	// vendors requested.
 	RetryScheduled struct {
-		Must       bool           `json:"must"`
-		Submission SubmissionID   `json:"submission"`
-		Child      ConversationID `json:"child,omitempty"`
-		Model      string         `json:"model"`
-		Reason     string         `json:"reason"`
-		Until      Time           `json:"until"`
-		Rounds     int            `json:"rounds"`
-		Blind      int            `json:"blind,omitempty"`
-		WaitedMs   int64          `json:"waitedMs"`
-		At         Time           `json:"at"`
+		Must               bool           `json:"must"`
+		Submission         SubmissionID   `json:"submission"`
+		Child              ConversationID `json:"child,omitempty"`
+		Model              string         `json:"model"`
+		Reason             string         `json:"reason"`
+		Until              Time           `json:"until"`
+		Rounds             int            `json:"rounds"`
+		RoundsWithoutDelay int            `json:"blind,omitempty"`
+		WaitedMs           int64          `json:"waitedMs"`
+		At                 Time           `json:"at"`
 	}
 
 	// WaitStarted begins a wait of a durable tool's call for a named signal, with a deadline. The

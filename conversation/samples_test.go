@@ -131,7 +131,7 @@ func endSamples() []conversation.Record {
 			Must: true, Message: "msg_2", Child: "conv_2", Kind: conversation.PartText, Call: "call_1", Signature: "c2ln",
 		},
 		&conversation.RetryScheduled{
-			Must: true, Submission: "sub_2", Child: "conv_2", Model: "anthropic/x", Reason: "rate_limit", Until: at, Rounds: 2, Blind: 1, WaitedMs: 40000, At: at,
+			Must: true, Submission: "sub_2", Child: "conv_2", Model: "anthropic/x", Reason: "rate_limit", Until: at, Rounds: 2, RoundsWithoutDelay: 1, WaitedMs: 40000, At: at,
 		},
 		&conversation.ImagesRefused{Must: true, Attachments: []conversation.AttachmentID{"att_1", "att_2"}, Model: "anthropic/x", At: at},
 		&conversation.OutputStored{Must: true, Call: "call_1", Child: "conv_2", StoredOutput: sampleOutput()},

@@ -243,7 +243,7 @@ type Submission struct {
 
 	delivered MessageID // its own message in the transcript
 	turns     []*turn
-	brought   int        // bytes, see [State.Brought]
+	callBytes int        // bytes, see [State.CallBytes]
 	elapsed   [2]int64   // milliseconds of the earlier attempts, and of the current one
 	compacted *Compacted // newest compaction, of a subagent only
 }
@@ -429,11 +429,11 @@ func (s *State) addMessage(r Record, m *message) error {
 	return nil
 }
 
-// forget removes the idempotency keys whose retention has ended.
-func (s *State) forget(now Time) {
+// expire removes the idempotency keys whose retention has ended.
+func (s *State) expire(now Time) {
 	for s.kept.count > 0 && s.kept.count+len(s.keys) > keptKeys && s.kept.oldest().AdmittedAt <= now-keptFor {
 		s.keepLonger(s.kept.oldest().submission())
-		s.kept.forget()
+		s.kept.expire()
 	}
 	for s.kept.count == 0 && len(s.keys) > keptKeys && s.keys[0].AdmittedAt <= now-keptFor {
 		if old := s.keys[0]; s.byKey[old.Key] == old {
@@ -444,7 +444,7 @@ func (s *State) forget(now Time) {
 		s.keys = s.keys[1:]
 	}
 	for s.longer.count > 0 && (s.longer.oldest().Until <= now || len(s.longer.lines) > longerBytes) {
-		s.longer.forget()
+		s.longer.expire()
 	}
 }
 

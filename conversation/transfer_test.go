@@ -39,13 +39,13 @@ func settledPrefix(t testing.TB, seed uint64) (batches []conversation.Batch, sho
 	return batches, shown
 }
 
-// lifeOf returns the target incarnation of a transfer.
-func lifeOf(c *transfer.Conversation) transfer.Life {
-	life := transfer.Life{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1", Files: map[conversation.AttachmentID]conversation.Attachment{}}
+// incarnationOf returns the target incarnation of a transfer.
+func incarnationOf(c *transfer.Conversation) transfer.Incarnation {
+	incarnation := transfer.Incarnation{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1", Files: map[conversation.AttachmentID]conversation.Attachment{}}
 	for _, p := range c.Attachments() {
-		life.Files[p.ID] = conversation.Attachment{ID: p.ID, SHA256: "00", MimeType: p.MediaType, Size: *p.Size, Filename: p.Filename}
+		incarnation.Files[p.ID] = conversation.Attachment{ID: p.ID, SHA256: "00", MimeType: p.MediaType, Size: *p.Size, Filename: p.Filename}
 	}
-	return life
+	return incarnation
 }
 
 // overlapped is the only accepted failure: a message was answered while those before it were
@@ -66,7 +66,7 @@ func TestTransferOfRandomHistories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		groups, err := c.Records(lifeOf(c))
+		groups, err := c.Records(incarnationOf(c))
 		switch {
 		case err == nil:
 			over++
@@ -137,7 +137,7 @@ func TestTransferOfRandomStreams(t *testing.T) {
 			continue
 		}
 		if err == nil {
-			_, err = c.Records(lifeOf(c))
+			_, err = c.Records(incarnationOf(c))
 		}
 		if err != nil {
 			if !strings.Contains(err.Error(), overlapped) {

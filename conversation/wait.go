@@ -63,7 +63,7 @@ type Wait struct {
 	Value  json.RawMessage `json:"value,omitempty"`
 }
 
-func (w *Wait) brought() int { return PartBytes + len(w.Schema) + len(w.Value) }
+func (w *Wait) callBytes() int { return PartBytes + len(w.Schema) + len(w.Value) }
 
 // KeptSignal is a signal for a name without a wait.
 type KeptSignal struct {
@@ -167,12 +167,12 @@ func (s *State) foldWaitStarted(r *WaitStarted) error {
 	}
 	w := &Wait{Call: r.Call, Name: r.Name, Schema: r.Schema, Until: r.Until, Since: r.At}
 	s.waits = append(s.waits, w)
-	p.sub.brought += w.brought()
+	p.sub.callBytes += w.callBytes()
 	if r.Dropped != "" {
 		s.takeKept(r.Dropped)
 	}
 	s.undecide(r.Name)
-	s.forgetSignals(r.At)
+	s.expireSignals(r.At)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (s *State) foldWaitEnded(r *WaitEnded) error {
 		return err
 	}
 	w.Ended, w.At, w.Signal, w.Value = r.Reason, s.head, r.Signal, r.Value
-	sub.brought += len(w.Value)
+	sub.callBytes += len(w.Value)
 	s.takeKept(r.Signal)
 	s.decide(DecidedName{Name: r.Name, Signal: r.Signal, At: r.At})
 	if root := s.root(sub); root.Suspended != nil {
@@ -196,7 +196,7 @@ func (s *State) foldWaitEnded(r *WaitEnded) error {
 }
 
 func (s *State) foldKept(r *SignalKept) error {
-	s.forgetSignals(r.At)
+	s.expireSignals(r.At)
 	if s.Kept(r.Name, r.At) != nil {
 		return s.bad(r, "a signal is kept for %q already", r.Name)
 	}
@@ -213,7 +213,7 @@ func (s *State) endWaits(call CallID, at Time) {
 		if w.Ended == "" {
 			s.decide(DecidedName{Name: w.Name, At: at})
 		}
-		s.calls[call].sub.brought -= w.brought()
+		s.calls[call].sub.callBytes -= w.callBytes()
 		return true
 	})
 }
@@ -221,7 +221,7 @@ func (s *State) endWaits(call CallID, at Time) {
 func (s *State) decide(d DecidedName) {
 	s.undecide(d.Name)
 	s.decided = append(s.decided, d)
-	s.forgetSignals(d.At)
+	s.expireSignals(d.At)
 }
 
 func (s *State) undecide(name string) {
@@ -232,8 +232,8 @@ func (s *State) takeKept(id SubmissionID) {
 	s.signals = slices.DeleteFunc(s.signals, func(k *KeptSignal) bool { return k.Submission == id })
 }
 
-// forgetSignals drops kept signals past their retention.
-func (s *State) forgetSignals(now Time) {
+// expireSignals drops kept signals past their retention.
+func (s *State) expireSignals(now Time) {
 	s.signals = slices.DeleteFunc(s.signals, func(k *KeptSignal) bool { return k.At <= now-signalsFor })
 	s.decided = slices.DeleteFunc(s.decided, func(d DecidedName) bool { return d.At <= now-signalsFor })
 	s.decided = s.decided[max(0, len(s.decided)-maxDecided):]

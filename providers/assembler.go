@@ -56,8 +56,8 @@ type Assembler struct {
 	signature string
 	calls     []pendingCall
 	// shown is set after the first event, said after the first text or call.
-	shown, said bool
-	stop        StopReason // set by End
+	shown, hasContent bool
+	stop              StopReason // set by End
 	// Joiners for fragments of text and reasoning that end inside a character.
 	text, thought textJoiner
 	tools         []Tool
@@ -114,9 +114,9 @@ func (a *Assembler) HoldCalls(n int) bool {
 }
 
 // within ends the response if got exceeds the limit.
-func (a *Assembler) within(what Limited, limit, got int) bool {
+func (a *Assembler) within(desc Limited, limit, got int) bool {
 	if got > limit {
-		a.over = &LimitError{What: what, Limit: limit, Got: got}
+		a.over = &LimitError{Quantity: desc, Limit: limit, Got: got}
 		return false
 	}
 	return true
@@ -138,7 +138,7 @@ func (a *Assembler) Text(s string) {
 		return
 	}
 	a.endReasoning()
-	a.said = true
+	a.hasContent = true
 	a.emitText(a.text.add(s))
 }
 
@@ -211,7 +211,7 @@ func (a *Assembler) StartCall(id, name string) int {
 	if !a.HoldCalls(i+1) || !a.count(partNone, partBytes+len(id)+len(name)) {
 		return i
 	}
-	a.part, a.said = partCall, true
+	a.part, a.hasContent = partCall, true
 	a.endReasoning()
 	a.endPiece()
 	name = toolName(name, a.tools)

@@ -65,7 +65,7 @@ func TestBodyDeterminesFormat(t *testing.T) {
 			switch {
 			case broken != nil:
 				t.Fatal(broken)
-			case tt.kind == "" && (failure != nil || providertest.Said("p/m", events).Parts[0] != providers.Part(providers.Text{Text: "Hi"})):
+			case tt.kind == "" && (failure != nil || providertest.MessageOf("p/m", events).Parts[0] != providers.Part(providers.Text{Text: "Hi"})):
 				t.Errorf("%s %q: got %v, %v, want Hi", tt.contentType, tt.body, events, failure)
 			case tt.kind != "" && (failure == nil || failure.Kind != tt.kind || tt.cause != nil && !errors.As(failure, tt.cause)):
 				t.Errorf("%s %q: got %v, want kind %s", tt.contentType, tt.body, failure, tt.kind)

@@ -82,5 +82,5 @@ func (a *Assembler) End(word, message string, raw []byte) error {
 // Ended returns the reason of the latest End, "" if there was none.
 func (a *Assembler) Ended() StopReason { return a.stop }
 
-// Said reports whether the response contains text or a call.
-func (a *Assembler) Said() bool { return a.said }
+// HasContent reports whether the response contains text or a call.
+func (a *Assembler) HasContent() bool { return a.hasContent }

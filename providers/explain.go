@@ -18,18 +18,18 @@ func (e *StreamTypeError) Error() string {
 // Explain returns a sentence for end users: the failing party, the failure and the remedy. It contains
 // no vendor text, address or secret. It may name an environment variable.
 func (e *Error) Explain() string {
-	who := e.Provider
-	if who == "" {
-		who = "The model"
+	provider := e.Provider
+	if provider == "" {
+		provider = "The model"
 	}
-	answered := who
+	answered := provider
 	if e.Status/100 > 2 {
-		answered = fmt.Sprintf("%s returned %d", who, e.Status)
+		answered = fmt.Sprintf("%s returned %d", provider, e.Status)
 	}
 	var page *StreamTypeError
 	switch {
 	case errors.As(e.Err, &page):
-		return fmt.Sprintf("%s returned %s instead of an event stream; check its baseUrl.", who, page.MediaType)
+		return fmt.Sprintf("%s returned %s instead of an event stream; check its baseUrl.", provider, page.MediaType)
 	case e.Kind == KindAuth:
 		return answered + ": " + e.explainKey() + "."
 	case e.Kind == KindUnresolved:
@@ -39,8 +39,8 @@ func (e *Error) Explain() string {
 	case e.Status/100 == 3:
 		return answered + ": it redirects to another address; check its baseUrl."
 	}
-	if words, ok := explanations[e.Kind]; ok {
-		return answered + ": " + words + "."
+	if explanation, ok := explanations[e.Kind]; ok {
+		return answered + ": " + explanation + "."
 	}
 	return answered + ": the call failed."
 }

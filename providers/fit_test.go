@@ -52,7 +52,7 @@ func fitted(t testing.TB, m providers.Model, req providers.Request) (out []strin
 
 // covers: providers/179
 func TestFit(t *testing.T) {
-	one, said := picture(4), assistant(text("ok"))
+	one, assistantMessage := picture(4), assistant(text("ok"))
 	pictures := func(n int) (out parts) {
 		for range n {
 			out = append(out, one)
@@ -61,7 +61,7 @@ func TestFit(t *testing.T) {
 	}
 	heavy := func(sizes ...int64) (out []message) {
 		for _, size := range sizes {
-			out = append(out, user(text("x"), picture(size)), said)
+			out = append(out, user(text("x"), picture(size)), assistantMessage)
 		}
 		return out
 	}
@@ -70,7 +70,7 @@ func TestFit(t *testing.T) {
 	}
 	each := func(n int) (out []message) {
 		for range n {
-			out = append(out, user(text("x"), one), said)
+			out = append(out, user(text("x"), one), assistantMessage)
 		}
 		return out
 	}

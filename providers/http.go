@@ -156,7 +156,7 @@ func (h *HTTP) call(ctx context.Context, m Model, req Request, o Options, a *Ass
 	up := &upload{ctx: ctx, body: call.Body}
 	defer up.end()
 	if h.do != nil {
-		err = h.hand(ctx, m, call, up, a)
+		err = h.doVia(ctx, m, call, up, a)
 	} else {
 		err = h.post(ctx, m, call, topts, up, a)
 	}
@@ -186,11 +186,11 @@ func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upl
 	return HideInError(err, headerSecrets(hreq.Header))
 }
 
-// hand sends a call through HTTPOptions.Do.
-func (h *HTTP) hand(ctx context.Context, m Model, call *Call, up *upload, a *Assembler) error {
-	handed := *call
-	handed.Body = up.watched()
-	resp, err := h.do(ctx, m, &handed)
+// doVia sends a call through HTTPOptions.Do.
+func (h *HTTP) doVia(ctx context.Context, m Model, call *Call, up *upload, a *Assembler) error {
+	attempt := *call
+	attempt.Body = up.watched()
+	resp, err := h.do(ctx, m, &attempt)
 	if err != nil {
 		return errorOf(KindNetwork, err)
 	}

@@ -47,12 +47,12 @@ const (
 // LimitError reports that a reply exceeds a limit. The events before the limit were delivered; the
 // rest was not read.
 type LimitError struct {
-	What  Limited
-	Limit int
-	Got   int // when reading stopped
+	Quantity Limited
+	Limit    int
+	Got      int // when reading stopped
 }
 
 // Error returns the limit.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("reply limit exceeded: %d %s, limit %d", e.Got, e.What, e.Limit)
+	return fmt.Sprintf("reply limit exceeded: %d %s, limit %d", e.Got, e.Quantity, e.Limit)
 }

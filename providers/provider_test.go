@@ -109,14 +109,14 @@ func TestProviderCalls(t *testing.T) {
 	if err := r.SetProvider(p); err != nil {
 		t.Fatal(err)
 	}
-	hear := func(spec string, o providers.Options, want string) {
+	wantCall := func(spec string, o providers.Options, want string) {
 		t.Helper()
 		if got := textOf(t, r.Stream(t.Context(), spec, providers.Request{}, o)); got != want {
 			t.Errorf("%s: got %q, want %q", spec, got, want)
 		}
 	}
-	hear("acme/one", providers.Options{}, "own acme/one http://b/ env")
-	hear("acme/two", providers.Options{}, "registry acme/two http://b/ env")
+	wantCall("acme/one", providers.Options{}, "own acme/one http://b/ env")
+	wantCall("acme/two", providers.Options{}, "registry acme/two http://b/ env")
 	for _, err := range r.Stream(t.Context(), "acme/three", providers.Request{}, providers.Options{}) {
 		if !errors.Is(err, providers.ErrUnknownProtocol) {
 			t.Errorf("acme/three: got %v", err)
@@ -131,9 +131,9 @@ func TestProviderCalls(t *testing.T) {
 	if err := r.SetProvider(&with); err != nil {
 		t.Fatal(err)
 	}
-	hear("acme/one", providers.Options{}, "own acme/one http://auth/ Bearer token-1 of one")
-	hear("acme/one", providers.Options{}, "own acme/one http://auth/ Bearer token-2 of one")
-	hear("acme/one", providers.Options{APIKey: "call"}, "own acme/one http://b/ call")
+	wantCall("acme/one", providers.Options{}, "own acme/one http://auth/ Bearer token-1 of one")
+	wantCall("acme/one", providers.Options{}, "own acme/one http://auth/ Bearer token-2 of one")
+	wantCall("acme/one", providers.Options{APIKey: "call"}, "own acme/one http://b/ call")
 	if got := r.Credentials(providers.Model{Provider: "acme"}); got != providers.FromRegistration {
 		t.Errorf("the credentials are said to be of %q", got)
 	}

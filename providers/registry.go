@@ -132,8 +132,8 @@ func (r *Registry) RegisterProtocol(api string, p Protocol) {
 	r.protocols[api] = p
 }
 
-// Speaks reports whether a protocol is registered for an api slug.
-func (r *Registry) Speaks(api string) bool { return r.protocol(api) != nil }
+// Supports reports whether a protocol is registered for an api slug.
+func (r *Registry) Supports(api string) bool { return r.protocol(api) != nil }
 
 // Resolve returns the model of a specifier, split at its first slash. A provider of RegisterProvider
 // accepts any model id. One of SetProvider, or only in the catalog, accepts listed ids. Its error is
@@ -308,16 +308,16 @@ func replies(stream iter.Seq2[Event, error], shown func(error) error) iter.Seq2[
 // frozen returns an error whose methods run no code of the protocol's author, not even inside an
 // [*Error].
 func frozen(err error) error {
-	const what = "error of a provider"
+	const desc = "error of a provider"
 	var e *Error
 	if !errors.As(err, &e) || e == nil {
-		return contain.Freeze(what, err)
+		return contain.Freeze(desc, err)
 	}
 	c := *e
-	if c.Err = contain.Freeze(what, e.Err); err == error(e) {
+	if c.Err = contain.Freeze(desc, e.Err); err == error(e) {
 		return &c
 	}
-	whole := contain.Freeze(what, err)
+	whole := contain.Freeze(desc, err)
 	return &hiddenError{whole.Error(), []error{&c, whole}}
 }
 

@@ -36,10 +36,10 @@ func TestRejectedReasoningIsOmitted(t *testing.T) {
 			p := providers.NewHTTP(codec, nil)
 			defer p.Close()
 			m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL}
-			said := providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
+			assistantMessage := providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
 				providers.Reasoning{Signature: "s"}, providers.Text{Text: "t", Signature: "s"},
 			}}
-			req := providers.Request{History: []*providers.Block{providers.NewBlock([]providers.Message{said})}, Messages: []providers.Message{said}}
+			req := providers.Request{History: []*providers.Block{providers.NewBlock([]providers.Message{assistantMessage})}, Messages: []providers.Message{assistantMessage}}
 			_, failure, broken := providertest.Collect(p.Stream(t.Context(), m, req, providers.Options{}))
 			if broken != nil || (failure != nil) != tt.always || asked != tt.asked {
 				t.Errorf("got %v, %v after %d requests", failure, broken, asked)

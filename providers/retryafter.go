@@ -24,9 +24,9 @@ func retryAfter(h http.Header, body []byte) time.Duration {
 		return wait
 	}
 	var wait time.Duration
-	for _, what := range []string{"Requests", "Tokens"} {
-		if h.Get("X-Ratelimit-Remaining-"+what) == "0" {
-			wait = max(wait, parseWait(h.Get("X-Ratelimit-Reset-"+what)))
+	for _, desc := range []string{"Requests", "Tokens"} {
+		if h.Get("X-Ratelimit-Remaining-"+desc) == "0" {
+			wait = max(wait, parseWait(h.Get("X-Ratelimit-Reset-"+desc)))
 		}
 	}
 	return wait

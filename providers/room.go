@@ -112,14 +112,14 @@ func limitInError(err error, sent int) (limit int, once bool) {
 		if found == nil {
 			continue
 		}
-		said := map[string]int{}
+		counts := map[string]int{}
 		for i, name := range pattern.SubexpNames() {
 			if n, err := strconv.Atoi(found[i]); err == nil && name != "" {
-				said[name] = n
+				counts[name] = n
 			}
 		}
-		_, once = said["window"]
-		limit = max(said["limit"], said["below"]-1, said["window"]-said["prompt"])
+		_, once = counts["window"]
+		limit = max(counts["limit"], counts["below"]-1, counts["window"]-counts["prompt"])
 		if limit < minLimit || limit >= sent {
 			return 0, false
 		}

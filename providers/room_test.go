@@ -25,7 +25,7 @@ func (limitCodec) Encode(_ providers.Model, _ providers.Request, o providers.Opt
 
 // limited calls a server that rejects limits above most with a message, once for each wanted limit. It
 // returns the limits that the server received.
-func limited(t *testing.T, m providers.Model, req providers.Request, status, most int, words string, wanted ...int) (sent []int, last *providers.Error) {
+func limited(t *testing.T, m providers.Model, req providers.Request, status, most int, errorText string, wanted ...int) (sent []int, last *providers.Error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -34,7 +34,7 @@ func limited(t *testing.T, m providers.Model, req providers.Request, status, mos
 			t.Error(err)
 		}
 		if sent = append(sent, limit); limit > most {
-			message, _ := json.Marshal(words)
+			message, _ := json.Marshal(errorText)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
 			fmt.Fprintf(w, `{"error":{"message":%s}}`, message)
@@ -94,10 +94,10 @@ func TestRoomForOutput(t *testing.T) {
 // repeated once.
 func TestServerReportsOutputLimit(t *testing.T) {
 	for _, tt := range []struct {
-		name, words string
-		status      int
-		want        int
-		once        bool // the limit applies to this request only
+		name, errorText string
+		status          int
+		want            int
+		once            bool // the limit applies to this request only
 	}{
 		{"OpenAI", "max_tokens is too large: 64000. This model supports at most 4096 completion tokens, whereas you provided 64000.", 400, 4096, false},
 		{"OpenAI's window", "This model's maximum context length is 32768 tokens. However, you requested 64100 tokens (100 in the messages, 64000 in the completion). Please reduce the length of the messages or completion.", 400, 32668, true},
@@ -112,7 +112,7 @@ func TestServerReportsOutputLimit(t *testing.T) {
 		{"DeepSeek", "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 400, 8192, false},
 		{"DashScope", "Range of max_tokens should be [1, 8192]", 400, 8192, false},
 	} {
-		sent, failure := limited(t, providers.Model{MaxTokens: 64000}, providertest.Ask("hi"), tt.status, tt.want, tt.words, 0, 0, 5)
+		sent, failure := limited(t, providers.Model{MaxTokens: 64000}, providertest.Ask("hi"), tt.status, tt.want, tt.errorText, 0, 0, 5)
 		want := []int{64000, tt.want, tt.want, 5}
 		if tt.once {
 			want = []int{64000, tt.want, 64000, tt.want, 5}
@@ -122,15 +122,15 @@ func TestServerReportsOutputLimit(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		name, words string
-		status      int
+		name, errorText string
+		status          int
 	}{
 		{"the prompt alone is too long", "This model's maximum context length is 8192 tokens. However, you requested 72192 tokens (8192 in the messages, 64000 in the completion).", 400},
 		{"another number", "tools: at most 128 are supported", 400},
 		{"another limit", "max_tokens is fine; n must be at most 99999", 400},
 		{"another status", "max_tokens must be at most 4096", 429},
 	} {
-		sent, failure := limited(t, providers.Model{MaxTokens: 64000}, providertest.Ask("hi"), tt.status, 1, tt.words, 0)
+		sent, failure := limited(t, providers.Model{MaxTokens: 64000}, providertest.Ask("hi"), tt.status, 1, tt.errorText, 0)
 		if failure == nil || !slices.Equal(sent, []int{64000}) {
 			t.Errorf("%s: got requests %v, %v, want one and its error", tt.name, sent, failure)
 		}

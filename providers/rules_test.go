@@ -80,7 +80,7 @@ func TestRegistriesShareNothing(t *testing.T) {
 	if _, err := two.Resolve("own/m"); !errors.Is(err, providers.ErrUnknownProvider) {
 		t.Errorf("other registry: got the provider, %v", err)
 	}
-	if two.Speaks("api-1") || !one.Speaks("api-1") {
+	if two.Supports("api-1") || !one.Supports("api-1") {
 		t.Error("other registry: got the protocol")
 	}
 }

@@ -65,7 +65,7 @@ const (
 	formLoop     = "$ref of a recursive type"
 	formTypeless = "no type"
 	formTypes    = "a list of types"
-	formBeside   = "keywords beside anyOf"
+	formSiblings = "keywords beside anyOf"
 	formMixed    = "enum of several types"
 	formTuple    = "a list in items"
 	formNoItems  = "an array without items"
@@ -93,7 +93,7 @@ func SchemaTable() []SchemaRow {
 		{formLoop, "= = ! = ! = !"},
 		{formTypeless, "= = = = = ~ ~"},
 		{formTypes, "= = = = ~ ~ ~"},
-		{formBeside, "= = = = = ~ ~"},
+		{formSiblings, "= = = = = ~ ~"},
 		{formMixed, "= = = ~ ~ ~ ~"},
 		{formTuple, "~ ~ ~ ~ ~ ~ ~"},
 		{formNoItems, "~ ~ ~ ~ ~ = ="},

@@ -31,8 +31,8 @@ func appendBound(bounds []string, m schemaMember) []string {
 }
 
 // describe appends a text to the description of a schema.
-func describe(n schemaNode, words string) schemaNode {
-	text := "(" + words + ")"
+func describe(n schemaNode, description string) schemaNode {
+	text := "(" + description + ")"
 	if was := n.text("description"); was != "" {
 		text = was + " " + text
 	}
@@ -193,7 +193,7 @@ func (w *schemaWriter) arrange(n schemaNode, path string) schemaNode {
 		n = constant(n.without("const"), c)
 	}
 	n = w.tuple(n)
-	if w.to.changes(formBeside) {
+	if w.to.changes(formSiblings) {
 		n = w.distributed(n)
 	}
 	return w.split(n)
@@ -258,15 +258,15 @@ func (w *schemaWriter) distributed(n schemaNode) schemaNode {
 	if !n.has("anyOf") {
 		return n
 	}
-	beside := n.without(append(slices.Clone(annotations), "anyOf", "default", "examples")...)
+	siblings := n.without(append(slices.Clone(annotations), "anyOf", "default", "examples")...)
 	branches := n.list("anyOf")
 	if len(branches) == 0 {
 		return n.without("anyOf")
 	}
-	if len(beside) > 0 {
+	if len(siblings) > 0 {
 		branches = slices.Clone(branches)
 		for i, v := range branches {
-			branches[i] = merged(beside, w.deref(v))
+			branches[i] = merged(siblings, w.deref(v))
 		}
 	}
 	return n.only(annotations...).with("anyOf", branches)
@@ -371,9 +371,9 @@ func (w *schemaWriter) enumerated(n schemaNode, types []string) schemaNode {
 	if len(types) == 0 {
 		n = n.with("type", plainJSON(jsonTypeOf(values[0])))
 	}
-	words := string(appendSchema(nil, values))
-	if n = n.without("enum"); len(words) <= maxBound {
-		n = describe(n, "one of "+words)
+	description := string(appendSchema(nil, values))
+	if n = n.without("enum"); len(description) <= maxBound {
+		n = describe(n, "one of "+description)
 	}
 	return n
 }

@@ -61,9 +61,9 @@ func TestErrorsHideSecrets(t *testing.T) {
 				t.Fatalf("got error %v", err)
 			}
 			everything := err.Error() + string(failed.Body) + fmt.Sprintf("%+v", failed.Err)
-			var words *providers.VendorError
-			if errors.As(err, &words) {
-				everything += words.Code + words.Message
+			var vendorErr *providers.VendorError
+			if errors.As(err, &vendorErr) {
+				everything += vendorErr.Code + vendorErr.Message
 			}
 			for _, secret := range []string{key, header} {
 				if strings.Contains(everything, secret) {

@@ -119,8 +119,8 @@ func TestAssemblerOrder(t *testing.T) {
 
 func TestStopReasonFollowsCalls(t *testing.T) {
 	for _, tt := range []struct {
-		calls      int
-		said, want providers.StopReason
+		calls            int
+		hasContent, want providers.StopReason
 	}{
 		{0, providers.StopToolUse, providers.StopStop},
 		{1, providers.StopStop, providers.StopToolUse},
@@ -132,11 +132,11 @@ func TestStopReasonFollowsCalls(t *testing.T) {
 			for range tt.calls {
 				a.StartCall("c", "f")
 			}
-			a.Finish(providers.Done{StopReason: tt.said})
+			a.Finish(providers.Done{StopReason: tt.hasContent})
 			return nil
 		})
 		if got := events[len(events)-1].(providers.Done).StopReason; err != nil || got != tt.want {
-			t.Errorf("%d calls, %s: got %s, %v, want %s", tt.calls, tt.said, got, err, tt.want)
+			t.Errorf("%d calls, %s: got %s, %v, want %s", tt.calls, tt.hasContent, got, err, tt.want)
 		}
 	}
 }

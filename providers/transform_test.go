@@ -112,7 +112,7 @@ func TestTransformMessages(t *testing.T) {
 	thought := providers.Reasoning{Text: "hm", Signature: "s"}
 	signed := call("a", `{}`)
 	signed.Signature = "c"
-	said := assistant(providers.Reasoning{Signature: "r"}, providers.Text{Text: "t", Signature: "t"}, signed, thought, providers.Text{Signature: "u"})
+	assistantMessage := assistant(providers.Reasoning{Signature: "r"}, providers.Text{Text: "t", Signature: "t"}, signed, thought, providers.Text{Signature: "u"})
 	by := func(model string, m message) message {
 		m.Model = model
 		return m
@@ -160,8 +160,8 @@ func TestTransformMessages(t *testing.T) {
 			[]message{by("p/m", assistant(thought, text("a"))), by("p/other", assistant(thought, text("b"))), assistant(thought)},
 			[]message{by("p/m", assistant(thought, text("a"))), by("p/other", assistant(text("b")))}},
 		{"signatures, in their order", nil,
-			[]message{by("p/m", said), by("p/other", said)},
-			[]message{by("p/m", said), tool(noResult("a")), by("p/other", assistant(text("t"), call("a", `{}`))), tool(noResult("a"))}},
+			[]message{by("p/m", assistantMessage), by("p/other", assistantMessage)},
+			[]message{by("p/m", assistantMessage), tool(noResult("a")), by("p/other", assistant(text("t"), call("a", `{}`))), tool(noResult("a"))}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

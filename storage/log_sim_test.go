@@ -30,8 +30,8 @@ var (
 const (
 	// inBubble is the number of schedules that share a bubble and codecs.
 	inBubble = 50
-	// damageEvery is the number of schedules per schedule that also runs with corruption.
-	damageEvery = 16
+	// corruptEvery is the number of schedules per schedule that also runs with corruption.
+	corruptEvery = 16
 	// checkLimit is far above the duration of a history check.
 	checkLimit = time.Minute
 )
@@ -79,7 +79,7 @@ func throughS3(t *testing.T, o *logsim.Options) { o.Store = behindS3(t, memory(t
 func TestLogSimulation(t *testing.T) {
 	if *logSeed >= 0 {
 		run := runLogs(t, []uint64{uint64(*logSeed)}, func(_ *testing.T, o *logsim.Options) { o.Corruption = *logCorruption })[0]
-		t.Logf("%s\n%v", strings.Join(run.report.Trace(), "\n"), run.report.Shown)
+		t.Logf("%s\n%v", strings.Join(run.report.Trace(), "\n"), run.report.Counts)
 		if v := run.verdict(); v != "" {
 			t.Errorf("seed %d: %s", *logSeed, v)
 		}
@@ -88,32 +88,32 @@ func TestLogSimulation(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // Schedules produce much garbage and retain little.
 	seeds := append(schedule.Seeds(t, schedule.Lines(t, "testdata/logseeds.txt")...), logSeeds(*logSchedules)...)
 	var mu sync.Mutex
-	total, damaged := schedule.Shown{}, schedule.Shown{}
+	total, corrupt := schedule.Counts{}, schedule.Counts{}
 	operations := 0
 	t.Run("bubble", func(t *testing.T) {
 		for seeds := range slices.Chunk(seeds, inBubble) {
 			t.Run(fmt.Sprint(seeds[0]), func(t *testing.T) {
 				t.Parallel()
-				corrupted := slices.DeleteFunc(slices.Clone(seeds), func(seed uint64) bool { return seed%damageEvery > 0 })
+				corrupted := slices.DeleteFunc(slices.Clone(seeds), func(seed uint64) bool { return seed%corruptEvery > 0 })
 				runs, broken := runLogs(t, seeds, nil), runLogs(t, corrupted, withCorruption)
 				mu.Lock()
 				defer mu.Unlock()
 				for _, r := range runs {
-					total.Add(r.report.Shown)
+					total.Add(r.report.Counts)
 					operations += r.report.History.Len()
 					reportViolation(t, r, "")
 				}
 				for _, r := range broken {
-					damaged.Add(r.report.Shown)
+					corrupt.Add(r.report.Counts)
 					reportViolation(t, r, " with corruption")
 				}
 			})
 		}
 	})
 	t.Logf("%d schedules with %d operations: %v", len(seeds), operations, total)
-	t.Logf("with corruption: %v", damaged)
+	t.Logf("with corruption: %v", corrupt)
 	if n := int(*logSchedules); !t.Failed() && n >= 400 {
-		for _, rule := range append(logsim.Lacking(total, n), logsim.LackingOfCorruption(damaged, n/damageEvery)...) {
+		for _, rule := range append(logsim.Lacking(total, n), logsim.LackingOfCorruption(corrupt, n/corruptEvery)...) {
 			t.Errorf("schedules are too short to verify the rules: %s", rule)
 		}
 	}

@@ -529,15 +529,15 @@ func (p *prober) listAfterDelete(ctx context.Context) (string, error) {
 }
 
 // mustList expects a page with exactly these keys. what describes the page in errors.
-func (p *prober) mustList(ctx context.Context, q ListQuery, want []string, wantMore bool, what string) error {
+func (p *prober) mustList(ctx context.Context, q ListQuery, want []string, wantMore bool, desc string) error {
 	got, more, err := p.list(ctx, q)
 	switch {
 	case err != nil:
 		return err
 	case !slices.Equal(got, want):
-		return flawf("%s had %d keys: %s; want %d: %s", what, len(got), p.short(got), len(want), p.short(want))
+		return flawf("%s had %d keys: %s; want %d: %s", desc, len(got), p.short(got), len(want), p.short(want))
 	case more != wantMore:
-		return flawf("%s: last page is %v, want %v", what, !more, !wantMore)
+		return flawf("%s: last page is %v, want %v", desc, !more, !wantMore)
 	}
 	return nil
 }
@@ -588,8 +588,8 @@ func (p *prober) listStartAfter(ctx context.Context) (string, error) {
 		{keys[4] + "-", keys[5:]}, // an absent one
 		{keys[6], nil},            // and the last one.
 	} {
-		what := "a listing after " + p.short([]string{q.after})
-		if err := p.mustList(ctx, ListQuery{Prefix: prefix, After: q.after}, q.want, false, what); err != nil {
+		desc := "a listing after " + p.short([]string{q.after})
+		if err := p.mustList(ctx, ListQuery{Prefix: prefix, After: q.after}, q.want, false, desc); err != nil {
 			return "", err
 		}
 	}

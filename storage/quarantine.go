@@ -233,8 +233,8 @@ func putBack(ctx context.Context, b Bucket, conv conversation.Key, open func(cla
 		}
 		return open(at)
 	}
-	forget := func() error { return b.Delete(ctx, QuarantineKey(conv)) }
-	for _, step := range putBackSteps(list, forget) {
+	remove := func() error { return b.Delete(ctx, QuarantineKey(conv)) }
+	for _, step := range putBackSteps(list, remove) {
 		if err := step(); err != nil {
 			return fmt.Errorf("put conversation %s back: %w", conv, err)
 		}

@@ -15,7 +15,7 @@ func keepHighest() bool { return true }
 func checkChain() bool  { return true }
 
 // putBackSteps are the last steps of [PutBack], in order.
-func putBackSteps(list, forget func() error) []func() error { return []func() error{list, forget} }
+func putBackSteps(list, remove func() error) []func() error { return []func() error{list, remove} }
 
 // rebuild would encode a batch again for a retry; R1 forbids it.
 func (w *Writer) rebuild(context.Context, Header, []byte) ([]byte, Hash) {

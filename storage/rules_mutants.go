@@ -45,11 +45,11 @@ func verifyClaim() bool { return !rules.verifyClaim.Load() }
 func keepHighest() bool { return !rules.keepHighest.Load() }
 func checkChain() bool  { return !rules.checkChain.Load() }
 
-func putBackSteps(list, forget func() error) []func() error {
+func putBackSteps(list, remove func() error) []func() error {
 	if rules.listBack.Load() {
-		return []func() error{forget, list}
+		return []func() error{remove, list}
 	}
-	return []func() error{list, forget}
+	return []func() error{list, remove}
 }
 
 type pendingKey struct{}

@@ -98,14 +98,14 @@ func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int6
 // segmentsOf returns a few segments that hold a batch, because one may replace another that is
 // corrupt. It takes one LIST unless parts of a merge are being deleted.
 func (l *Logs) segmentsOf(ctx context.Context, conv conversation.Key, seq int64) ([]SegmentRef, error) {
-	const enough, looked = 3, 6
+	const enough, scanned = 3, 6
 	var refs []SegmentRef
 	seen := 0
-	err := l.eachSegment(ctx, conv, max(seq, 0), looked, func(ref SegmentRef) bool {
+	err := l.eachSegment(ctx, conv, max(seq, 0), scanned, func(ref SegmentRef) bool {
 		if seen++; ref.First <= seq {
 			refs = append(refs, ref)
 		}
-		return len(refs) < enough && (len(refs) == 0 || seen < looked)
+		return len(refs) < enough && (len(refs) == 0 || seen < scanned)
 	})
 	return refs, err
 }

@@ -55,11 +55,11 @@ func TestPanicOverALog(t *testing.T) {
 	for _, tt := range []panicking{{over: "batch"}, {over: "batch", after: 7}, {over: "checkpoint"}, {over: "page"}} {
 		t.Run(tt.over, func(t *testing.T) {
 			var log bytes.Buffer
-			var damaged, reads, over atomic.Int64
+			var corrupted, reads, over atomic.Int64
 			tt.bucket = newBucket(h.pushes...)
 			s := start(t, &tt, &follower.Options{
 				RetainBytes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				Corrupt: func(conversation.Key) { damaged.Add(1) },
+				Corrupt: func(conversation.Key) { corrupted.Add(1) },
 				Reading: func(context.Context, conversation.Key) (func(), error) {
 					reads.Add(1)
 					return func() { over.Add(1) }, nil
@@ -69,7 +69,7 @@ func TestPanicOverALog(t *testing.T) {
 				_, err := s.Updates(t.Context(), address(), conversation.Start, 1)
 				wantCode(t, "read", err, conversation.CodeInternal)
 			}
-			if damaged.Load() == 0 {
+			if corrupted.Load() == 0 {
 				t.Error("Corrupt was not called")
 			}
 			if n := reads.Load(); n == 0 || over.Load() != n {

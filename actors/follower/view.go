@@ -77,7 +77,7 @@ func (v *view) restore(
 	for _, p := range pages {
 		v.kept += p.Bytes()
 	}
-	v.forget(s.Head() + 1)
+	v.evict(s.Head() + 1)
 }
 
 // cut takes closed history out of a state that is not live yet. Short history stays in memory as
@@ -137,14 +137,14 @@ func (v *view) apply(b batch, live bool) error {
 	v.snap, v.snapped = conversation.Page{Next: conversation.Start}, 0 // outdated
 	switch created := v.state.Created(); {
 	case created == nil:
-		v.forget(off + 1)
+		v.evict(off + 1)
 		return nil
 	case created != before:
 		v.born, v.folded, v.uncut = off, int64(b.bytes), b.bytes
 		v.refs, v.logged, v.pages, v.kept = nil, nil, nil, 0
-		v.forget(off)
+		v.evict(off)
 	case !live && needsState(b.records):
-		v.forget(off + 1)
+		v.evict(off + 1)
 		return nil
 	}
 	v.window = append(v.window, entry{records: b.records, bytes: b.bytes})
@@ -152,7 +152,7 @@ func (v *view) apply(b batch, live bool) error {
 	if live {
 		switch err := v.encode(&v.window[len(v.window)-1], off); {
 		case errors.Is(err, conversation.ErrLeft): // a reset of history that is not in memory
-			v.forget(off + 1)
+			v.evict(off + 1)
 			return nil
 		case err != nil:
 			return err
@@ -183,8 +183,8 @@ func needsState(records []conversation.Record) bool {
 	return false
 }
 
-// forget empties the window; the next retained batch is start.
-func (v *view) forget(start conversation.Offset) {
+// evict empties the window; the next retained batch is start.
+func (v *view) evict(start conversation.Offset) {
 	v.start, v.window, v.bytes = start, nil, 0
 }
 

@@ -37,11 +37,11 @@ func StartResponse(ctx context.Context, a *agent.Agent, t *agent.Turn) (json.Raw
 	if a.Hooks.ResponseStarted == nil {
 		return nil, nil
 	}
-	what := hook(a, "ResponseStarted")
-	m, err := contain.Do(what, func() (map[string]any, error) {
+	desc := hook(a, "ResponseStarted")
+	m, err := contain.Do(desc, func() (map[string]any, error) {
 		return a.Hooks.ResponseStarted(during(ctx, t, "ResponseStarted"), t)
 	})
-	return metadata(what, m, err)
+	return metadata(desc, m, err)
 }
 
 // BeforeStop calls the hook WouldStop and returns the advisory with which the model continues, empty
@@ -74,11 +74,11 @@ func FinishResponse(ctx context.Context, a *agent.Agent, r *agent.Response) (jso
 	if a.Hooks.ResponseFinished == nil {
 		return nil, nil
 	}
-	what := hook(a, "ResponseFinished")
-	m, err := contain.Do(what, func() (map[string]any, error) {
+	desc := hook(a, "ResponseFinished")
+	m, err := contain.Do(desc, func() (map[string]any, error) {
 		return a.Hooks.ResponseFinished(during(ctx, &r.Turn, "ResponseFinished"), r)
 	})
-	return metadata(what, m, err)
+	return metadata(desc, m, err)
 }
 
 // AfterSettlement calls the hook Settled.
@@ -100,11 +100,11 @@ func during(ctx context.Context, t *agent.Turn, name string) context.Context {
 func hook(a *agent.Agent, name string) string { return "hook " + name + " of agent " + a.Name }
 
 // metadata encodes the result of a hook, named what, as JSON; nil if it is empty.
-func metadata(what string, m map[string]any, err error) (json.RawMessage, error) {
+func metadata(desc string, m map[string]any, err error) (json.RawMessage, error) {
 	if err != nil || len(m) == 0 {
 		return nil, err
 	}
-	raw, err := contain.Encode(what, m)
+	raw, err := contain.Encode(desc, m)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}

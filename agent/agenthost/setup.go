@@ -93,14 +93,14 @@ func CheckInitialData(ctx context.Context, a *agent.Agent, raw json.RawMessage) 
 
 // unfit returns the refusal of a value that violates its schema or exceeds a bound of the check; any
 // other error is returned unchanged.
-func unfit(what string, err error) error {
+func unfit(desc string, err error) error {
 	var issues *agent.SchemaError
 	var bound *agent.SchemaBoundError
 	switch {
 	case errors.As(err, &issues):
-		return conversation.Errorf(conversation.CodeInvalidRequest, "%s: %v", what, err)
+		return conversation.Errorf(conversation.CodeInvalidRequest, "%s: %v", desc, err)
 	case errors.As(err, &bound):
-		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "%s: %v", what, err)
+		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "%s: %v", desc, err)
 		refusal.Err = bound
 		return refusal
 	}

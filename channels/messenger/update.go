@@ -112,8 +112,8 @@ func (u Update) Omit(m *Message) string {
 	return ""
 }
 
-// Speaker returns the name and id of the author of a message; both are empty if unknown.
-func (m *Message) Speaker() (name, id string) {
+// Sender returns the name and id of the author of a message; both are empty if unknown.
+func (m *Message) Sender() (name, id string) {
 	switch {
 	case m.SenderChat != nil:
 		return m.SenderChat.Title, strconv.FormatInt(m.SenderChat.ID, 10)

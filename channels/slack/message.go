@@ -87,8 +87,8 @@ func (e *Event) DeliveryID() string {
 	return e.EventID
 }
 
-// Speaker returns the name of the author of a message, which may be unknown, and the id.
-func (m *Message) Speaker() (name, id string) {
+// Sender returns the name of the author of a message, which may be unknown, and the id.
+func (m *Message) Sender() (name, id string) {
 	return cmp.Or(m.Profile.DisplayName, m.Profile.RealName, m.Profile.Name), m.User
 }
 

@@ -120,7 +120,7 @@ func TestProgramOfAnAuthor(t *testing.T) {
 	file := clitest.Write(t, "own.yaml", "listen: 127.0.0.1:0\nbucket: {dir: data2}\nproviders: {house: {api: own-words, baseUrl: \"http://127.0.0.1:2\"}}\n")
 	for name, tt := range map[string]struct {
 		args []string
-		said string
+		want string
 	}{
 		"dev":             {[]string{"dev", "--listen", "127.0.0.1:0"}, "I am large at http://127.0.0.1:1"},
 		"dev with a file": {[]string{"dev", "--config", file}, "I am large at http://127.0.0.1:2"},
@@ -131,7 +131,7 @@ func TestProgramOfAnAuthor(t *testing.T) {
 			n := start(t, p, tt.args...)
 			var out bytes.Buffer
 			// A ServeMux would clean this id away.
-			if code := p.Run(t.Context(), []string{"send", n.base + "/a%2F..%2Fb", "hello"}, &out, &n.logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.said+"\n") {
+			if code := p.Run(t.Context(), []string{"send", n.base + "/a%2F..%2Fb", "hello"}, &out, &n.logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.want+"\n") {
 				t.Errorf("send: exit %d, %s%s", code, out.String(), n.logs.String())
 			}
 			resp, err := http.Get(strings.TrimSuffix(n.base, "/agents/desk") + "/hello/world")

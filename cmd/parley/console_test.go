@@ -61,7 +61,7 @@ func printed(t *testing.T, args ...string) map[string]any {
 func TestConsoleOverADatabase(t *testing.T) {
 	server := clickhousetest.Start(t)
 	database := server.Database(t)
-	said, last := 0, conversation.SubmissionID("")
+	messages, last := 0, conversation.SubmissionID("")
 	var node *process
 	var file string
 	for range 2 { // folders
@@ -76,15 +76,15 @@ agents:
 `, filepath.Join(dir, "data"), server.Addr(), database))
 		node = startProgram(t, "dev", "--quiet", "--config", file)
 		for range 2 {
-			said++
-			last = clitest.Admitted(t, node.URL(t, "one"), fmt.Sprint("key ", said), "think").SubmissionID
+			messages++
+			last = clitest.Admitted(t, node.URL(t, "one"), fmt.Sprint("key ", messages), "think").SubmissionID
 		}
 		waiting.Until(t, "every outcome in the database", func() bool {
 			stats := printed(t, "stats", "--json", "--config", file)
 			outcomes, ok := stats["submissions"].(map[string]any)
-			return ok && outcomes["completed"] == float64(said)
+			return ok && outcomes["completed"] == float64(messages)
 		})
-		if said == 2 {
+		if messages == 2 {
 			if err := node.End(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}

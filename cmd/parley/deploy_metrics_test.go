@@ -46,36 +46,36 @@ var (
 )
 
 // checkExpression checks the names in an expression against the samples of a scrape.
-func checkExpression(t *testing.T, known map[string]map[string]bool, what, expr string) {
+func checkExpression(t *testing.T, known map[string]map[string]bool, desc, expr string) {
 	t.Helper()
 	found := selector.FindAllStringSubmatch(expr, -1)
 	if len(found) == 0 {
-		t.Errorf("%s uses no metric: %s", what, expr)
+		t.Errorf("%s uses no metric: %s", desc, expr)
 	}
 	all := map[string]bool{}
 	for _, m := range found {
 		labels := known[m[1]]
 		if labels == nil {
-			t.Errorf("%s: unknown metric %s", what, m[1])
+			t.Errorf("%s: unknown metric %s", desc, m[1])
 		}
 		for label := range labels {
 			all[label] = true
 		}
 		for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
 			if !labels[l[1]] {
-				t.Errorf("%s: %s has no label %s", what, m[1], l[1])
+				t.Errorf("%s: %s has no label %s", desc, m[1], l[1])
 			}
 		}
 	}
 	for _, g := range grouped.FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(g[1], ",") {
 			if label = strings.TrimSpace(label); !all[label] {
-				t.Errorf("%s: no metric has the label %s: %s", what, label, expr)
+				t.Errorf("%s: no metric has the label %s: %s", desc, label, expr)
 			}
 		}
 	}
 	if strings.Count(expr, "(") != strings.Count(expr, ")") || strings.Count(expr, "{") != strings.Count(expr, "}") {
-		t.Errorf("%s: parentheses: %s", what, expr)
+		t.Errorf("%s: parentheses: %s", desc, expr)
 	}
 }
 

@@ -328,7 +328,7 @@ func TestDeployChart(t *testing.T) {
 	conf := documents(t, filepath.Join("kubernetes", "config.yaml"))[0]
 	nodes := documents(t, filepath.Join("kubernetes", "nodes.yaml"))[0]
 	pod, box := nodes.in("spec.template.spec"), nodes.in("spec.template.spec.containers.0")
-	for what, pair := range map[string][2]any{
+	for desc, pair := range map[string][2]any{
 		"config":    {conf.in("data")["parley.yaml"], values["config"]},
 		"image":     {box["image"], fmt.Sprint(values.at("image.repository"), ":", documents(t, filepath.Join("helm", "parley", "Chart.yaml"))[0]["appVersion"])},
 		"replicas":  {nodes.at("spec.replicas"), values["replicas"]},
@@ -340,7 +340,7 @@ func TestDeployChart(t *testing.T) {
 		"readiness": {box.at("readinessProbe.periodSeconds"), values.at("probes.readiness.periodSeconds")},
 	} {
 		if d := cmp.Diff(pair[0], pair[1]); d != "" || pair[0] == nil {
-			t.Errorf("%s (-manifests +chart):\n%s", what, d)
+			t.Errorf("%s (-manifests +chart):\n%s", desc, d)
 		}
 	}
 	rules, err := os.ReadFile(filepath.Join(deployRoot, "prometheus", "alerts.yaml"))

@@ -51,10 +51,10 @@ func endless(t *testing.T, b storage.Bucket, at conversation.Address, text int64
 			Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "Go on for ever."}},
 		&conversation.AttemptStarted{Submission: "sub_1", Attempt: 1, Writer: "lost"},
 		&conversation.ResponseStarted{Message: "msg_2", Submission: "sub_1", Turn: "turn_1"}))
-	said := &conversation.Delta{Message: "msg_2", Kind: conversation.PartText, Text: strings.Repeat("and on, ", endlessDelta/8)}
+	delta := &conversation.Delta{Message: "msg_2", Kind: conversation.PartText, Text: strings.Repeat("and on, ", endlessDelta/8)}
 	var batch []conversation.Record
 	for range endlessBatch / endlessDelta {
-		batch = append(batch, said)
+		batch = append(batch, delta)
 	}
 	lines := encode(batch...)
 	for range text / endlessBatch {
@@ -136,11 +136,11 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 	checkPeak(t, "dev", idle, peak)
 }
 
-func checkPeak(t *testing.T, what string, idle, peak int64) {
+func checkPeak(t *testing.T, desc string, idle, peak int64) {
 	t.Helper()
-	t.Logf("peak RSS of %s in MiB: %d, %d without those logs", what, peak>>20, idle>>20)
+	t.Logf("peak RSS of %s in MiB: %d, %d without those logs", desc, peak>>20, idle>>20)
 	if limit := max(idle, 64<<20) + maxRecovery; peak > limit {
-		t.Errorf("peak RSS of %s is %d MiB, want at most %d", what, peak>>20, limit>>20)
+		t.Errorf("peak RSS of %s is %d MiB, want at most %d", desc, peak>>20, limit>>20)
 	}
 }
 

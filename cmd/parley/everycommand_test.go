@@ -52,7 +52,7 @@ func TestEveryCommand(t *testing.T) {
 	b.File = proc.Program(t, "examples/hello", false)
 	t.Chdir(t.TempDir())
 	submission := b.talked(t)
-	b.looked(t, submission)
+	b.checkToolCall(t, submission)
 	b.served(t)
 	all := leaves(b.Root())
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(b.ran))) {
@@ -117,8 +117,8 @@ func (b *binary) talked(t *testing.T) (submission string) {
 	return string(receipt.SubmissionID)
 }
 
-// looked runs the commands that read the folder.
-func (b *binary) looked(t *testing.T, submission string) {
+// checkToolCall runs the commands that read the folder.
+func (b *binary) checkToolCall(t *testing.T, submission string) {
 	b.want(t, "stats", 0, "completed        2") // the signal counts as one
 	b.want(t, "trace", 0, "turn demo/parrot", submission)
 	b.want(t, "trace", 0, "sub_")

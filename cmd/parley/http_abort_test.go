@@ -22,8 +22,8 @@ import (
 // slowPace makes "long 10000" last longer than any test waits.
 const slowPace = 10 * time.Millisecond
 
-// said long-polls until the agent has written text.
-func (s *stack) said(path string, after conversation.Offset) {
+// awaitMessage long-polls until the agent has written text.
+func (s *stack) awaitMessage(path string, after conversation.Offset) {
 	s.t.Helper()
 	next := after.String()
 	for {
@@ -95,7 +95,7 @@ func TestHTTPAbort(t *testing.T) {
 		t.Errorf("the abort of nothing left %v", got)
 	}
 	running := s.accepted(path, `{"kind":"user","body":"long 10000"}`)
-	s.said(path, running.Offset)
+	s.awaitMessage(path, running.Offset)
 	queued := []clitest.Receipt{s.accepted(path, clitest.Hello), s.accepted(path, `{"kind":"signal","type":"t","body":"x"}`)}
 	s.aborted(path, true)
 	for _, r := range append(queued, running) {
@@ -233,8 +233,8 @@ func TestHTTPCorruptAttachment(t *testing.T) {
 	key := conversation.Address{Agent: "assistant", ID: "c"}.Key()
 	for _, content := range [][]byte{small, large} {
 		name := storage.BlobKey(key, storage.Bytes(content).SHA256)
-		damaged := append([]byte("x"), content[1:]...)
-		if err := s.bucket.Put(t.Context(), name, storage.Bytes(damaged)); err != nil {
+		corrupt := append([]byte("x"), content[1:]...)
+		if err := s.bucket.Put(t.Context(), name, storage.Bytes(corrupt)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -374,11 +374,11 @@ func TestHTTPLongPollResumes(t *testing.T) {
 // TestHTTPDrain sends messages while a tool delays the shutdown of the runtime, and after its end.
 // covers: protocol/185, protocol/197
 func TestHTTPDrain(t *testing.T) {
-	running, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	running, notified, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tool := func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
 		<-ctx.Done()
-		close(told)
+		close(notified)
 		<-release
 		return clockOutput{}, ctx.Err()
 	}
@@ -386,7 +386,7 @@ func TestHTTPDrain(t *testing.T) {
 	s.accepted("/assistant/c", `{"kind":"user","body":"time"}`)
 	waiting.For(t, running, "the work to run")
 	s.stop()
-	waiting.For(t, told, "its end")
+	waiting.For(t, notified, "its end")
 	refuse := func() {
 		t.Helper()
 		for _, path := range []string{"/assistant/c", "/assistant/other"} {

@@ -85,7 +85,7 @@ type gallery struct {
 
 // ServeHTTP answers a model call.
 func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := g.look(r); err != nil {
+	if err := g.inspect(r); err != nil {
 		g.mu.Lock()
 		g.flaws = append(g.flaws, err)
 		g.mu.Unlock()
@@ -96,8 +96,8 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `data: {"choices":[{"delta":{"content":"Seen."},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 }
 
-// look reads and compares the one picture of a request.
-func (g *gallery) look(r *http.Request) error {
+// inspect reads and compares the one picture of a request.
+func (g *gallery) inspect(r *http.Request) error {
 	body := bufio.NewReaderSize(r.Body, 32<<10)
 	before := ""
 	for !strings.HasSuffix(before, ";base64,") {

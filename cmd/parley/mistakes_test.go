@@ -191,9 +191,9 @@ func TestMistakes(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer server.Close()
-	nobody := noderun.Refusing(t)
-	hosts := strings.NewReplacer("SERVER", server.Listener.Addr().String(), "NOBODY", nobody)
-	names := strings.NewReplacer(server.Listener.Addr().String(), "SERVER", nobody, "NOBODY")
+	refusing := noderun.Refusing(t)
+	hosts := strings.NewReplacer("SERVER", server.Listener.Addr().String(), "NOBODY", refusing)
+	names := strings.NewReplacer(server.Listener.Addr().String(), "SERVER", refusing, "NOBODY")
 	mistaken(t)
 	var b strings.Builder
 	count := 0

@@ -61,18 +61,18 @@ func (n *newcomer) command(line string) {
 	if want == "" {
 		n.stop()
 		n.serving = n.program(args)
-		n.serving.Shows("Press Ctrl-C to stop.")
+		n.serving.Expect("Press Ctrl-C to stop.")
 		return
 	}
 	s := n.program(args)
 	if name == "chat" {
-		s.Shows("> ")
+		s.Expect("> ")
 		s.Types("hello\r")
-		s.Shows(want)
-		s.Shows("> ")
+		s.Expect(want)
+		s.Expect("> ")
 		s.Types("\x04")
 	} else {
-		s.Shows(want)
+		s.Expect(want)
 	}
 	s.Ends()
 }

@@ -117,14 +117,14 @@ func TestCommandsThatReadChangeNoByte(t *testing.T) {
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	unlocked, damaged := copyFolder(t, data), copyFolder(t, data)
+	unlocked, corrupt := copyFolder(t, data), copyFolder(t, data)
 	if err := os.Remove(filepath.Join(unlocked, "db", "LOCK")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(unlocked, "tmp")); err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := filepath.Glob(filepath.Join(damaged, "db", "MANIFEST-*"))
+	manifests, err := filepath.Glob(filepath.Join(corrupt, "db", "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatal(manifests, err)
 	}
@@ -137,7 +137,7 @@ func TestCommandsThatReadChangeNoByte(t *testing.T) {
 		clitest.Write(t, path, string(b))
 	}
 	conv := conversation.Address{Agent: "assistant", ID: "c0"}.Key()
-	for age, dir := range map[string]string{"closed": data, "killed": killed, "without LOCK": unlocked, "damaged": damaged} {
+	for age, dir := range map[string]string{"closed": data, "killed": killed, "without LOCK": unlocked, "damaged": corrupt} {
 		before := snapshot(t, dir)
 		for name, runs := range folderReaders(storage.LogKey(conv, 0), string(conv)) {
 			for _, args := range runs {
@@ -157,11 +157,11 @@ func TestCommandsThatReadChangeNoByte(t *testing.T) {
 		}
 	}
 	for serves, args := range map[string][]string{"dev": {"--listen", "127.0.0.1:0"}, "serve": {"--config", clitest.EchoConfig(t, t.TempDir())}} {
-		before := snapshot(t, damaged)
-		if code, out, errOut := program.Output(t, append([]string{serves, "--data", damaged}, args...)...); code == 0 || !strings.Contains(errOut, "restore the whole folder from a backup") {
+		before := snapshot(t, corrupt)
+		if code, out, errOut := program.Output(t, append([]string{serves, "--data", corrupt}, args...)...); code == 0 || !strings.Contains(errOut, "restore the whole folder from a backup") {
 			t.Errorf("%s: got exit %d, %q, %q; want a refusal with the remedy", serves, code, out, errOut)
 		}
-		if after := snapshot(t, damaged); !maps.Equal(before, after) {
+		if after := snapshot(t, corrupt); !maps.Equal(before, after) {
 			t.Errorf("%s changed the folder: got %v, want %v", serves, after, before)
 		}
 	}

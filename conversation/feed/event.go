@@ -107,11 +107,11 @@ type (
 		Results []message `json:"toolResults"`
 	}
 	turnDone struct {
-		Purpose    string    `json:"purpose"`
-		DurationMs int64     `json:"durationMs"`
-		Request    request   `json:"request"`
-		Response   modelSaid `json:"response"`
-		IsError    bool      `json:"isError"`
+		Purpose    string        `json:"purpose"`
+		DurationMs int64         `json:"durationMs"`
+		Request    request       `json:"request"`
+		Response   modelResponse `json:"response"`
+		IsError    bool          `json:"isError"`
 	}
 	request struct {
 		Provider string `json:"providerId"`
@@ -122,7 +122,7 @@ type (
 		Port     int    `json:"serverPort,omitempty"`
 		Thinking string `json:"reasoningLevel,omitempty"`
 	}
-	modelSaid struct {
+	modelResponse struct {
 		ID     string   `json:"responseId,omitempty"`
 		Model  string   `json:"responseModel,omitempty"`
 		Output *message `json:"output,omitempty"`

@@ -54,7 +54,7 @@ func runScripts() map[string][]records {
 	paused := attempt("1")
 	paused.After, paused.At = conversation.AfterPause, 3001
 	wait := &conversation.WaitStarted{Must: true, Call: "call_1", Name: "approval", Schema: json.RawMessage(`true`), Until: 9000, At: 2001}
-	woken := &conversation.WaitEnded{Must: true, Call: "call_1", Name: "approval", Reason: conversation.EndedBySignal, Signal: "sub_2", Value: json.RawMessage(`true`), At: 3000}
+	resumed := &conversation.WaitEnded{Must: true, Call: "call_1", Name: "approval", Reason: conversation.EndedBySignal, Signal: "sub_2", Value: json.RawMessage(`true`), At: 3000}
 	failed := settled("1", conversation.OutcomeFailed)
 	failed.Error = &conversation.SettlementError{Type: conversation.CodeRunFailed, Message: "out of paper"}
 	aborted := settled("1", conversation.OutcomeAborted)
@@ -66,7 +66,7 @@ func runScripts() map[string][]records {
 			{lost},
 			{wait, showsWait("waiting")},
 			{&conversation.Suspended{Submission: "sub_1", Until: 9000, Reason: conversation.ReasonTimer, At: 2002}},
-			append(signalled(), woken, showsWait("signal"), paused),
+			append(signalled(), resumed, showsWait("signal"), paused),
 			{&conversation.StepRecorded{Call: "call_1", Name: "close", Output: json.RawMessage(`{"n":2}`)}},
 			ran(`{"lines": "<3>"}`),
 			signalled(), // too late

@@ -122,7 +122,7 @@ func (p *Projector) completed(l *lane, r *conversation.StepCompleted) {
 	broken := p.failureOf(r.StopReason)
 	t.Done = &turnDone{
 		Purpose: purposeAgent, DurationMs: r.DurationMs, Request: requestOf(r.Model, r.Facts), IsError: broken != "",
-		Response: modelSaid{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: spent, Finish: p.finish(r.StopReason)},
+		Response: modelResponse{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: spent, Finish: p.finish(r.StopReason)},
 	}
 	if broken != "" {
 		t.Done.Response.Error = &errorOf{Type: broken}
@@ -230,7 +230,7 @@ func (p *Projector) dropped(l *lane, r *conversation.StepDropped) {
 func failedTurn(model string, facts conversation.CallFacts, ms int64, err *errorOf) *turnDone {
 	return &turnDone{
 		Purpose: purposeAgent, DurationMs: ms, Request: requestOf(model, facts), IsError: true,
-		Response: modelSaid{Finish: "error", Error: err},
+		Response: modelResponse{Finish: "error", Error: err},
 	}
 }
 
@@ -341,7 +341,7 @@ func (p *Projector) compacted(r *conversation.Compacted) {
 	p.add(l, "turn_start", &purposed{purposeCompaction})
 	p.add(l, "turn", &turnDone{
 		Purpose: purposeCompaction, DurationMs: r.DurationMs, Request: requestOf(r.Model, r.Facts),
-		Response: modelSaid{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: spent, Finish: "stop"},
+		Response: modelResponse{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: spent, Finish: "stop"},
 	})
 	l.Turn = nil
 	p.add(l, "compaction", &compaction{Before: r.Before + r.After, After: r.After, DurationMs: r.DurationMs, Usage: spent})

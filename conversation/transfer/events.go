@@ -290,7 +290,7 @@ func errorOf(b json.RawMessage, outcome conversation.Outcome) *conversation.Sett
 	if outcome == conversation.OutcomeAborted {
 		out.Type, out.Message = conversation.CodeAborted, "The submission was aborted."
 	}
-	var told struct {
+	var decoded struct {
 		Type    conversation.Code `json:"type"`
 		Message string            `json:"message"`
 		Meta    map[string]any    `json:"meta"`
@@ -299,8 +299,8 @@ func errorOf(b json.RawMessage, outcome conversation.Outcome) *conversation.Sett
 	switch {
 	case json.Unmarshal(b, &text) == nil && text != "":
 		out.Message = text
-	case json.Unmarshal(b, &told) == nil:
-		out.Type, out.Message, out.Meta = cmp.Or(told.Type, out.Type), cmp.Or(told.Message, out.Message), told.Meta
+	case json.Unmarshal(b, &decoded) == nil:
+		out.Type, out.Message, out.Meta = cmp.Or(decoded.Type, out.Type), cmp.Or(decoded.Message, out.Message), decoded.Meta
 	}
 	return out
 }

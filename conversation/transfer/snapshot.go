@@ -21,8 +21,8 @@ type Conversation struct {
 	Settlements []conversation.Settlement
 }
 
-// Life is the incarnation to which a conversation is transferred.
-type Life struct {
+// Incarnation is the incarnation to which a conversation is transferred.
+type Incarnation struct {
 	Address conversation.Address
 	UID     conversation.UID
 	// At is the time of all records, because the source has none.
@@ -71,7 +71,7 @@ const groupBytes = 256 << 10
 
 // Records returns the groups of a conversation. The error is an [*AtWorkError], [ErrEmpty], or
 // describes a part without an exact conversion.
-func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
+func (c *Conversation) Records(of Incarnation) ([][]conversation.Record, error) {
 	if len(c.Messages) == 0 {
 		return nil, ErrEmpty
 	}
@@ -137,7 +137,7 @@ type pending struct {
 
 // writing builds the groups.
 type writing struct {
-	of      Life
+	of      Incarnation
 	from    *Conversation
 	last    map[conversation.SubmissionID]int // index of its last message
 	pending map[conversation.SubmissionID]*pending

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/conversation/transfer"
 )
 
-var life = transfer.Life{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1"}
+var incarnation = transfer.Incarnation{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1"}
 
 // gathered reads events in one page and formats them, one line per part and end.
 func gathered(t testing.TB, page string) string {
@@ -22,7 +22,7 @@ func gathered(t testing.TB, page string) string {
 	}
 	c, err := e.Conversation()
 	if err == nil {
-		_, err = c.Records(life)
+		_, err = c.Records(incarnation)
 	}
 	if err != nil {
 		return "error: " + err.Error()
@@ -118,7 +118,7 @@ func TestGrownConversationBeginsAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		groups, err := c.Records(life)
+		groups, err := c.Records(incarnation)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
 			c.Settlements = append(c.Settlements, conversation.Settlement{SubmissionID: conversation.SubmissionID("sub_" + sub), Outcome: conversation.OutcomeCompleted})
 		}
 	}
-	groups, err := c.Records(life)
+	groups, err := c.Records(incarnation)
 	if err != nil || len(groups) != 3 {
 		t.Fatalf("%d groups, %v", len(groups), err)
 	}
@@ -187,7 +187,7 @@ func TestSnapshots(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := transfer.ParseSnapshot([]byte(tt.json))
 			if err == nil {
-				_, err = c.Records(life)
+				_, err = c.Records(incarnation)
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want %q", err, tt.want)
@@ -212,7 +212,7 @@ func FuzzTransfer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		groups, err := c.Records(life)
+		groups, err := c.Records(incarnation)
 		var atWork *transfer.AtWorkError
 		if err == nil && len(groups) == 0 || errors.As(err, &atWork) && atWork.Submission == "" && len(c.Messages) == 0 {
 			t.Errorf("%d groups, %v", len(groups), err)
@@ -229,7 +229,7 @@ func TestTransferOfRepeatedData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, err := c.Records(life)
+	groups, err := c.Records(incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,15 +100,15 @@ func TestBots(t *testing.T) {
 				}
 				p.check(h)
 				t.Logf("got events %v", p.met)
-				for what, n := range p.met {
-					met[what] += n
+				for desc, n := range p.met {
+					met[desc] += n
 				}
 			})
 		})
 	}
-	for _, what := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "duplicate", "draft", "edit"} {
-		if met[what] == 0 {
-			t.Errorf("got events %v, want %s among them", met, what)
+	for _, desc := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "duplicate", "draft", "edit"} {
+		if met[desc] == 0 {
+			t.Errorf("got events %v, want %s among them", met, desc)
 		}
 	}
 }
@@ -140,8 +140,8 @@ func (p *platform) run(to func() http.Handler) {
 }
 
 func (p *platform) check(h *agenttest.Host) {
-	if letters := h.DeadLetters(); len(letters) > 0 {
-		p.t.Errorf("got %d dead letters: %+v", len(letters), letters)
+	if deadLetters := h.DeadLetters(); len(deadLetters) > 0 {
+		p.t.Errorf("got %d dead letters: %+v", len(deadLetters), deadLetters)
 	}
 	for chat := range chats() {
 		s, err := h.Conversation(agentName, instanceOf(chat)).History(p.t.Context())

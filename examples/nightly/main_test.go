@@ -39,8 +39,8 @@ func sums(r agenttest.Request) agenttest.Answer {
 
 // once removes repetitions of a continued reply.
 func once(s string) string {
-	for _, said := range []string{"Seven kettles.", "Nothing went wrong."} {
-		s = strings.ReplaceAll(s, said+`\n\n`+said, said)
+	for _, text := range []string{"Seven kettles.", "Nothing went wrong."} {
+		s = strings.ReplaceAll(s, text+`\n\n`+text, text)
 	}
 	return s
 }

@@ -47,8 +47,8 @@ func counted() actors.Status {
 			"stdout": {Emitted: 36, Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
 		},
 		Ready: true, Member: "01ABC", Address: "10.0.0.5:7946", Epoch: 2, Members: 3, Draining: 4, Unreached: 37, Reachable: 5, Others: 6,
-		Active: 7, Resting: 8, Suspended: 38, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Probes: 15,
-		Posts:     actors.PostCounts{Waiting: 51, Delivered: 52, Failed: 53, GivenUp: 54},
+		Active: 7, IdleWriters: 8, Suspended: 38, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Probes: 15,
+		Posts:     actors.PostCounts{Waiting: 51, Delivered: 52, Failed: 53, DeadLettered: 54},
 		TakenOver: 16, HandedOver: 17, Refused: 18, Unchecked: 41, Quarantined: 42, Relayed: 19, RelayGaps: 20, FollowerLag: 2500 * time.Millisecond,
 		Follower: follower.Stats{Gaps: 21, Loads: 22}, QueuedDispatches: 39, RefusedDispatches: 40,
 	}

@@ -56,14 +56,14 @@ func kinds() []kind {
 	}
 }
 
-func (a *attack) hit(what string) { a.note(sight{Hit: what}) }
+func (a *attack) hit(label string) { a.note(sight{Hit: label}) }
 
-func (a *attack) wonder(what string, status int, body []byte) {
+func (a *attack) unexpectedAnswer(label string, status int, body []byte) {
 	_, answer, ok := bytes.Cut(body, []byte(`"details":"`))
 	if !ok {
 		answer = body
 	}
-	a.note(sight{Unexpected: fmt.Sprintf("%s: %d %.300s", what, status, answer)})
+	a.note(sight{Unexpected: fmt.Sprintf("%s: %d %.300s", label, status, answer)})
 }
 
 // run attacks until ctx ends. In a short run a kind ends after its required hits, so that the others
@@ -106,8 +106,8 @@ func (a *attack) send(ctx context.Context, method, url string, body []byte) (int
 	return resp.StatusCode, answer
 }
 
-// say sends a message, retries it after a refusal, and reports whether it was admitted.
-func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
+// post sends a message, retries it after a refusal, and reports whether it was admitted.
+func (a *attack) post(ctx context.Context, r *rand.Rand, at, text string) bool {
 	body := noderun.Message(fmt.Sprint(at, r.Uint64()), text)
 	for range 20 {
 		status, answer := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
@@ -115,7 +115,7 @@ func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
 			return true
 		}
 		if status != 0 {
-			a.wonder("message to "+strings.Split(at, "/")[1], status, answer)
+			a.unexpectedAnswer("message to "+strings.Split(at, "/")[1], status, answer)
 		}
 		if noderun.Pause(ctx, 250*time.Millisecond) != nil {
 			return false
@@ -168,7 +168,7 @@ func (a *attack) stream(ctx context.Context, url string, n int) (lines string) {
 // fatQueue fills the queue of a conversation whose model hangs, and aborts it.
 func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 	at := "/fat/" + id
-	if !a.say(ctx, r, at, "hang=0") {
+	if !a.post(ctx, r, at, "hang=0") {
 		return
 	}
 	text := strings.Repeat(fmt.Sprintf("%04d", r.IntN(10000)), fatBytes/4)
@@ -183,7 +183,7 @@ func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 			a.hit("fat queue refused")
 			refused++
 		case status != 0:
-			a.wonder("fat message", status, answer)
+			a.unexpectedAnswer("fat message", status, answer)
 			_ = noderun.Pause(ctx, 250*time.Millisecond)
 		}
 	}
@@ -203,13 +203,13 @@ func (a *attack) endlessArguments(ctx context.Context, r *rand.Rand, id string) 
 
 func (a *attack) endless(ctx context.Context, r *rand.Rand, agent, id string) {
 	at := "/" + agent + "/" + id
-	if !a.say(ctx, r, at, "Go on.") {
+	if !a.post(ctx, r, at, "Go on.") {
 		return
 	}
 	if lines := a.settles(ctx, r, at, 1); strings.Contains(lines, "model_output_too_long") {
 		a.hit("endless " + agent + " settled")
 	} else {
-		a.wonder("endless "+agent, 0, []byte(lines))
+		a.unexpectedAnswer("endless "+agent, 0, []byte(lines))
 	}
 }
 
@@ -227,7 +227,7 @@ func (a *attack) dial(r *rand.Rand) (net.Conn, error) {
 func (a *attack) neverReaders(ctx context.Context, r *rand.Rand, id string) {
 	at := "/fat/" + id
 	for range 3 { // More than the kernel buffers of an answer.
-		if !a.say(ctx, r, at, "note="+strings.Repeat("x", fatBytes)) {
+		if !a.post(ctx, r, at, "note="+strings.Repeat("x", fatBytes)) {
 			return
 		}
 	}
@@ -247,9 +247,9 @@ func (a *attack) neverReaders(ctx context.Context, r *rand.Rand, id string) {
 
 func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stream bool) {
 	defer conn.Close()
-	what := "page never read"
+	label := "page never read"
 	if stream {
-		what, path = "stream never read", path+"?view=updates&live=sse&offset=-1"
+		label, path = "stream never read", path+"?view=updates&live=sse&offset=-1"
 	}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\n\r\n", path, token)
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
@@ -257,10 +257,10 @@ func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stre
 		return
 	}
 	if resp.StatusCode != http.StatusOK {
-		a.wonder(what, resp.StatusCode, nil)
+		a.unexpectedAnswer(label, resp.StatusCode, nil)
 		return
 	}
-	a.hit(what)
+	a.hit(label)
 	_ = noderun.Pause(ctx, patience/2) // Longer than the node waits.
 	for range 50 {                     // A closed socket answers with a reset.
 		if _, err := conn.Write([]byte("x")); err != nil {
@@ -282,7 +282,7 @@ func (a *attack) hostileData(ctx context.Context, r *rand.Rand, id string) {
 			a.hit("hostile " + agent + " refused")
 		case 0:
 		default:
-			a.wonder("hostile "+agent, status, answer)
+			a.unexpectedAnswer("hostile "+agent, status, answer)
 		}
 	}
 	post("branches", strings.Repeat("[", 36)+"1"+strings.Repeat("]", 36))
@@ -302,12 +302,12 @@ func (a *attack) stalledBodies(ctx context.Context, r *rand.Rand, id string) {
 	senders.Wait()
 }
 
-func (a *attack) stall(ctx context.Context, conn net.Conn, path string, stranger bool) {
+func (a *attack) stall(ctx context.Context, conn net.Conn, path string, untrusted bool) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(time.Second)) })
 	defer stop()
 	with := token
-	if stranger {
+	if untrusted {
 		with = "wrong"
 	}
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 200000000\r\n\r\n", path, with)
@@ -316,12 +316,12 @@ func (a *attack) stall(ctx context.Context, conn net.Conn, path string, stranger
 	resp, err := http.ReadResponse(answers, nil)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-	case stranger && err == nil && resp.StatusCode == http.StatusUnauthorized:
+	case untrusted && err == nil && resp.StatusCode == http.StatusUnauthorized:
 		a.hit("unauthenticated request refused")
-	case !stranger && (err != nil || resp.StatusCode == http.StatusBadRequest):
+	case !untrusted && (err != nil || resp.StatusCode == http.StatusBadRequest):
 		a.hit("stalled body ended")
 	case err == nil:
-		a.wonder("stalled body", resp.StatusCode, nil)
+		a.unexpectedAnswer("stalled body", resp.StatusCode, nil)
 	}
 }
 
@@ -352,7 +352,7 @@ func (a *attack) followers(ctx context.Context, r *rand.Rand, id string) {
 	var readers sync.WaitGroup
 	for i := range 2 * a.Size {
 		at := fmt.Sprintf("/fat/%s-%d", id, i)
-		if !a.say(ctx, r, at, "note="+strings.Repeat("y", 200_000)) {
+		if !a.post(ctx, r, at, "note="+strings.Repeat("y", 200_000)) {
 			break
 		}
 		base := "http://" + a.any(r)
@@ -369,14 +369,14 @@ func (a *attack) followers(ctx context.Context, r *rand.Rand, id string) {
 // outcomes uses tools whose output or error exceeds a batch.
 func (a *attack) outcomes(ctx context.Context, r *rand.Rand, id string) {
 	at := "/armed/" + id
-	if !a.say(ctx, r, at, strings.Repeat(`tool=utter {"bytes":3000000} `, 8)+"then tokens=3") {
+	if !a.post(ctx, r, at, strings.Repeat(`tool=utter {"bytes":3000000} `, 8)+"then tokens=3") {
 		return
 	}
 	if a.settles(ctx, r, at, 1) != "" {
 		a.hit("huge outcomes settled")
 	}
 	at += "-wrong"
-	if a.say(ctx, r, at, strings.Repeat(`tool=utter {"bytes":50000000,"wrong":true} `, 2)+"then tokens=3") && a.settles(ctx, r, at, 1) != "" {
+	if a.post(ctx, r, at, strings.Repeat(`tool=utter {"bytes":50000000,"wrong":true} `, 2)+"then tokens=3") && a.settles(ctx, r, at, 1) != "" {
 		a.hit("huge errors settled")
 	}
 }
@@ -384,14 +384,14 @@ func (a *attack) outcomes(ctx context.Context, r *rand.Rand, id string) {
 // crowd uses a model that calls more tools than allowed, and repeatedly as many as allowed.
 func (a *attack) crowd(ctx context.Context, r *rand.Rand, id string) {
 	at, call := "/armed/"+id, `tool=utter {"bytes":10} `
-	if !a.say(ctx, r, at, strings.Repeat(call, 1000)) {
+	if !a.post(ctx, r, at, strings.Repeat(call, 1000)) {
 		return
 	}
 	if a.settles(ctx, r, at, 1) != "" {
 		a.hit("too many calls settled")
 	}
 	at += "-many"
-	if a.say(ctx, r, at, strings.Repeat(strings.Repeat(call, 100)+"then ", 10)+"tokens=3") && strings.Contains(a.settles(ctx, r, at, 1), "completed") {
+	if a.post(ctx, r, at, strings.Repeat(strings.Repeat(call, 100)+"then ", 10)+"tokens=3") && strings.Contains(a.settles(ctx, r, at, 1), "completed") {
 		a.hit("many calls settled")
 	}
 }
@@ -402,7 +402,7 @@ func (a *attack) loop(ctx context.Context, r *rand.Rand, id string) {
 	at := "/armed/" + id
 	brief, cancel := context.WithTimeout(ctx, liveness/4)
 	defer cancel()
-	if !a.say(ctx, r, at, `tool=spread {"messages":2}`) {
+	if !a.post(ctx, r, at, `tool=spread {"messages":2}`) {
 		return
 	}
 	if a.settles(brief, r, at, 20) != "" {

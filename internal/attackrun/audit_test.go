@@ -12,7 +12,7 @@ import (
 // audit reads the logs of the well-behaved clients after all nodes have ended. It checks that every
 // acknowledged message is there once and was settled once. It returns the number of checked
 // submissions.
-func (b *wellBehaved) audit(ctx context.Context) (looked int, err error) {
+func (b *wellBehaved) audit(ctx context.Context) (checked int, err error) {
 	bucket, closeBucket, err := b.site.place.Open()
 	if err != nil {
 		return 0, err
@@ -22,14 +22,14 @@ func (b *wellBehaved) audit(ctx context.Context) (looked int, err error) {
 	for id, acked := range b.acked {
 		s := noderun.NewLogView("worker", id)
 		if err := s.Read(ctx, logs); err != nil {
-			return looked, fmt.Errorf("%s: %w", id, err)
+			return checked, fmt.Errorf("%s: %w", id, err)
 		}
 		admitted := map[string][]*noderun.Admitted{}
 		for _, a := range s.Order {
 			admitted[a.Key] = append(admitted[a.Key], a)
 		}
 		for key, receipt := range acked {
-			looked++
+			checked++
 			got := admitted[key]
 			switch {
 			case len(got) != 1 || got[0].Submission != receipt.SubmissionID || got[0].Offset != receipt.Offset:
@@ -39,7 +39,7 @@ func (b *wellBehaved) audit(ctx context.Context) (looked int, err error) {
 			}
 		}
 	}
-	return looked, nil
+	return checked, nil
 }
 
 // verify runs the program's check over the whole bucket after all nodes have ended.

@@ -122,7 +122,7 @@ func (n *node) weigh(ctx context.Context, p *proc.Process) {
 func (s *site) meters(ctx context.Context) map[string]float64 {
 	sum := map[string]float64{}
 	for _, n := range s.nodes {
-		text, err := n.Says(ctx, "/metrics")
+		text, err := n.Get(ctx, "/metrics")
 		if err != nil {
 			continue // The node is down.
 		}

@@ -84,9 +84,9 @@ func perform(t *testing.T, p plan) {
 	if !s.Await(ctx) {
 		t.Fatal(strings.Join(s.All(), "\n"))
 	}
-	r.talkFor(ctx, "warm", p.alone/4)
+	r.driveFor(ctx, "warm", p.alone/4)
 	r.wellBehaved.takeSamples()
-	r.talkFor(ctx, "alone", p.alone)
+	r.driveFor(ctx, "alone", p.alone)
 	baseline := r.wellBehaved.takeSamples()
 	over, end := context.WithCancel(ctx)
 	defer end()
@@ -94,7 +94,7 @@ func perform(t *testing.T, p plan) {
 		defer end()
 		r.enough(ctx)
 	}()
-	r.talk(ctx, over, "attacked", func() { r.besiege(over) }, func() { r.trouble(ctx, over) })
+	r.drive(ctx, over, "attacked", func() { r.besiege(over) }, func() { r.trouble(ctx, over) })
 	attacked := r.wellBehaved.takeSamples()
 	if s.Await(ctx) {
 		r.logf("meters: %v", interesting(s.meters(ctx)))
@@ -139,23 +139,23 @@ func (r *run) missing() []string {
 	names := r.attack.missing(r.plan.kinds)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, what := range []string{"kill", "stall"} {
-		if r.faults[what] == 0 {
-			names = append(names, what)
+	for _, label := range []string{"kill", "stall"} {
+		if r.faults[label] == 0 {
+			names = append(names, label)
 		}
 	}
 	return names
 }
 
-// talkFor runs the clients for a while.
-func (r *run) talkFor(ctx context.Context, phase string, d time.Duration) {
+// driveFor runs the clients for a while.
+func (r *run) driveFor(ctx context.Context, phase string, d time.Duration) {
 	over, end := context.WithTimeout(ctx, d)
 	defer end()
-	r.talk(ctx, over, phase)
+	r.drive(ctx, over, phase)
 }
 
-// talk runs the clients until over ends, and others concurrently.
-func (r *run) talk(ctx, over context.Context, phase string, others ...func()) {
+// drive runs the clients until over ends, and others concurrently.
+func (r *run) drive(ctx, over context.Context, phase string, others ...func()) {
 	var tasks sync.WaitGroup
 	for _, o := range others {
 		tasks.Go(o)
@@ -177,11 +177,11 @@ func (r *run) trouble(ctx, over context.Context) {
 			deck = []string{"kill", "leave", "stall"}
 			dice.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
-		n, what := r.nodes[dice.IntN(len(r.nodes))], deck[0]
+		n, label := r.nodes[dice.IntN(len(r.nodes))], deck[0]
 		deck = deck[1:]
-		end := r.wellBehaved.begin(fmt.Sprintf("%s %v", what, n))
+		end := r.wellBehaved.begin(fmt.Sprintf("%s %v", label, n))
 		began := time.Now()
-		switch what {
+		switch label {
 		case "kill":
 			n.Kill()
 		case "leave":
@@ -192,10 +192,10 @@ func (r *run) trouble(ctx, over context.Context) {
 		n.Want(true)
 		r.Await(ctx)
 		r.mu.Lock()
-		r.faults[what]++
+		r.faults[label]++
 		r.mu.Unlock()
 		end()
-		r.logf("%s of %v, served again after %v", what, n, time.Since(began).Round(time.Millisecond))
+		r.logf("%s of %v, served again after %v", label, n, time.Since(began).Round(time.Millisecond))
 	}
 }
 
@@ -218,8 +218,8 @@ func (r *run) verdict(ctx context.Context, alone, attacked []latency) {
 		r.Fail("well-behaved client refused: %s", f)
 	}
 	r.logf("hits: %v", r.attack.hits)
-	for _, what := range slices.Sorted(maps.Keys(r.attack.unexpected)) {
-		r.logf("unexpected: %d x %s", r.attack.unexpected[what], what)
+	for _, label := range slices.Sorted(maps.Keys(r.attack.unexpected)) {
+		r.logf("unexpected: %d x %s", r.attack.unexpected[label], label)
 	}
 	r.logf("faults: %v; 503 with Retry-After to well-behaved clients: %v", r.faults, out)
 	if missing := r.missing(); len(missing) > 0 {
@@ -233,22 +233,22 @@ func (r *run) verdict(ctx context.Context, alone, attacked []latency) {
 		}
 	}
 	quiet := r.wellBehaved.quiet(attacked)
-	for _, what := range []string{timeAdmitted, timeSettled, timeRead} {
-		base, now := percentile(alone, what, 0.99), percentile(quiet, what, 0.99)
+	for _, label := range []string{timeAdmitted, timeSettled, timeRead} {
+		base, now := percentile(alone, label, 0.99), percentile(quiet, label, 0.99)
 		ratio := float64(now) / float64(max(base, floor))
-		r.logf("%s: alone %d, p50 %v, p99 %v; attacked %d, p50 %v, p99 %v (%.1f x %v), with faults p50 %v p99 %v", what,
-			count(alone, what), percentile(alone, what, 0.5), base, count(quiet, what), percentile(quiet, what, 0.5), now, ratio, max(base, floor),
-			percentile(attacked, what, 0.5), percentile(attacked, what, 0.99))
+		r.logf("%s: alone %d, p50 %v, p99 %v; attacked %d, p50 %v, p99 %v (%.1f x %v), with faults p50 %v p99 %v", label,
+			count(alone, label), percentile(alone, label, 0.5), base, count(quiet, label), percentile(quiet, label, 0.5), now, ratio, max(base, floor),
+			percentile(attacked, label, 0.5), percentile(attacked, label, 0.99))
 		if *longFlag && ratio > maxRatio {
-			r.Fail("p99 of %s is %v under attack, more than %d times %v", what, now, maxRatio, max(base, floor))
+			r.Fail("p99 of %s is %v under attack, more than %d times %v", label, now, maxRatio, max(base, floor))
 		}
 	}
-	looked, err := r.wellBehaved.audit(ctx)
+	checked, err := r.wellBehaved.audit(ctx)
 	if err != nil {
 		r.Fail("read the logs: %v", err)
 	}
-	r.logf("%d answers, %d acknowledged messages checked", r.wellBehaved.answers, looked)
-	if looked == 0 {
+	r.logf("%d answers, %d acknowledged messages checked", r.wellBehaved.answers, checked)
+	if checked == 0 {
 		r.Fail("no message was acknowledged")
 	}
 	r.verify(ctx)

@@ -34,7 +34,7 @@ const (
 )
 
 type latency struct {
-	what  string
+	label string
 	began time.Time
 	took  time.Duration
 }
@@ -50,7 +50,7 @@ type refusal struct {
 // fault is a failure visible to an operator: a crashed node, or a stalled store. It lasts until every
 // node is ready again.
 type fault struct {
-	what        string
+	label       string
 	began, over time.Time // over is zero while the fault lasts
 }
 
@@ -115,18 +115,18 @@ func (w *watched) CloseIdleConnections() {
 	}
 }
 
-func (b *wellBehaved) timed(what string, began time.Time) {
+func (b *wellBehaved) timed(label string, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.samples = append(b.samples, latency{what, began, time.Since(began)})
+	b.samples = append(b.samples, latency{label, began, time.Since(began)})
 }
 
 // begin records a fault, and returns the function that ends it.
-func (b *wellBehaved) begin(what string) (end func()) {
+func (b *wellBehaved) begin(label string) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := len(b.faults)
-	b.faults = append(b.faults, fault{what: what, began: time.Now()})
+	b.faults = append(b.faults, fault{label: label, began: time.Now()})
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -188,7 +188,7 @@ func (b *wellBehaved) converse(ctx, over context.Context, r *rand.Rand, id strin
 			return
 		}
 		if n%3 == 2 {
-			b.look(ctx, r, id)
+			b.poll(ctx, r, id)
 		}
 		if noderun.Pause(over, b.think/2+time.Duration(r.Int64N(int64(b.think)))) != nil {
 			return
@@ -232,8 +232,8 @@ func (b *wellBehaved) ask(ctx context.Context, r *rand.Rand, method, id string, 
 	return b.client.Insist(ctx, r, method, func() string { return b.url(r, id) }, body)
 }
 
-// look reads a whole conversation.
-func (b *wellBehaved) look(ctx context.Context, r *rand.Rand, id string) {
+// poll reads a whole conversation.
+func (b *wellBehaved) poll(ctx context.Context, r *rand.Rand, id string) {
 	began := time.Now()
 	answer, header, err := b.ask(ctx, r, http.MethodGet, id, nil)
 	if err == nil {
@@ -279,7 +279,7 @@ func (b *wellBehaved) verdict() (flaws []string, out map[string]int) {
 			out[fmt.Sprintf("%.90s", body)]++
 			continue
 		}
-		flaws = append(flaws, fmt.Sprintf("status %d at %s (fault %q): %s", x.status, x.ended.Format("15:04:05.000"), f.what, x.body))
+		flaws = append(flaws, fmt.Sprintf("status %d at %s (fault %q): %s", x.status, x.ended.Format("15:04:05.000"), f.label, x.body))
 	}
 	return flaws, out
 }
@@ -295,10 +295,10 @@ func (b *wellBehaved) quiet(samples []latency) (out []latency) {
 }
 
 // percentile returns the percentile of one timed operation, 0 without samples.
-func percentile(samples []latency, what string, p float64) time.Duration {
+func percentile(samples []latency, label string, p float64) time.Duration {
 	var all []time.Duration
 	for _, s := range samples {
-		if s.what == what {
+		if s.label == label {
 			all = append(all, s.took)
 		}
 	}
@@ -309,9 +309,9 @@ func percentile(samples []latency, what string, p float64) time.Duration {
 	return all[min(len(all)-1, int(p*float64(len(all))))]
 }
 
-func count(samples []latency, what string) (n int) {
+func count(samples []latency, label string) (n int) {
 	for _, s := range samples {
-		if s.what == what {
+		if s.label == label {
 			n++
 		}
 	}

@@ -313,4 +313,4 @@ func (a *author) do(ctx context.Context, in job) (string, error) {
 	return out, nil
 }
 
-func (w *world) jobFails(what string) bool { return schedule.Draw(w.Seed, "job fails", what)%5 == 0 }
+func (w *world) jobFails(desc string) bool { return schedule.Draw(w.Seed, "job fails", desc)%5 == 0 }

@@ -77,7 +77,7 @@ func (w *world) pendingWork(ctx context.Context) string {
 		if !closed(m.node.Ready()) {
 			return m.id + " has not started yet"
 		}
-		if listed, active := m.node.Rest(); listed > blocked || active > blocked {
+		if listed, active := m.node.Pending(); listed > blocked || active > blocked {
 			return fmt.Sprintf("%s lists %d conversations and holds %d", m.id, listed, active)
 		}
 	}

@@ -156,13 +156,13 @@ func TestCheckerDetectsForgeries(t *testing.T) {
 }
 
 // signal makes the call receive a signal with any body.
-func (f *forged) signal(body, heard string) {
+func (f *forged) signal(body, received string) {
 	d, _ := conversation.SignalFor("n", body)
 	f.batches[2] = append([]conversation.Record{
 		&conversation.SubmissionAdmitted{Submission: "sub_2", Message: "msg_2", Key: "s", Delivery: d},
 		&conversation.SubmissionSettled{Submission: "sub_2", Outcome: conversation.OutcomeCompleted},
 		&conversation.WaitStarted{Call: forgedCall, Name: "n"},
-		&conversation.WaitEnded{Call: forgedCall, Name: "n", Reason: conversation.EndedBySignal, Signal: "sub_2", Value: json.RawMessage(heard)},
+		&conversation.WaitEnded{Call: forgedCall, Name: "n", Reason: conversation.EndedBySignal, Signal: "sub_2", Value: json.RawMessage(received)},
 	}, f.batches[2]...)
 }
 
@@ -172,16 +172,16 @@ func (f *forged) fail(code conversation.Code) {
 }
 
 func TestShownLacks(t *testing.T) {
-	for p, what := range map[Profile]schedule.Event{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed", Trees: "tree member aborted"} {
-		s := schedule.Shown{}
-		for what, n := range p.wanted() {
-			s[what] = n
+	for p, desc := range map[Profile]schedule.Event{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed", Trees: "tree member aborted"} {
+		s := schedule.Counts{}
+		for desc, n := range p.wanted() {
+			s[desc] = n
 		}
 		if l := p.Lacking(s, 1000); len(l) > 0 {
 			t.Errorf("Lacking() = %v, want none", l)
 		}
-		s[what] = 0
-		if got, want := fmt.Sprint(p.Lacking(s, 1000)), fmt.Sprintf("[%s 0, want %d]", what, p.wanted()[what]); got != want {
+		s[desc] = 0
+		if got, want := fmt.Sprint(p.Lacking(s, 1000)), fmt.Sprintf("[%s 0, want %d]", desc, p.wanted()[desc]); got != want {
 			t.Errorf("Lacking() = %s, want %s", got, want)
 		}
 	}

@@ -212,14 +212,14 @@ func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *pos
 	}
 	w.apart(p.Key, callerOf(ctx))
 	if m.ctx.Err() != nil {
-		return receipt, errDead
+		return receipt, errKilled
 	}
 	return receipt, err
 }
 
 // refused reports whether an answer is definite, and records a violation for an unexpected one.
 func (w *world) refused(p *post, err error) bool {
-	if errors.Is(err, errDead) {
+	if errors.Is(err, errKilled) {
 		return false
 	}
 	w.mu.Lock()

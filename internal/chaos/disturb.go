@@ -108,7 +108,7 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 func (w *world) believe(slot int, rng *rand.Rand) {
 	v := view{alone: rng.IntN(4) == 0}
 	for i := range slots {
-		v.blind[i] = i != slot && rng.IntN(4) == 0
+		v.absent[i] = i != slot && rng.IntN(4) == 0
 	}
 	w.slots[slot].view.Store(&v)
 	w.trace.Add(fmt.Sprint("slot-", slot), "believes %+v", v)
@@ -223,11 +223,11 @@ func (w *world) repairDeadly(ctx context.Context) {
 	w.trace.Add("", "the first conversation is repaired")
 	w.deadly.Store(false)
 	for _, key := range w.quarantined(ctx) {
-		what := quarantineInnocent
+		desc := quarantineHealthy
 		if key == address(0).Key() {
-			what = "quarantined"
+			desc = "quarantined"
 		}
-		w.trace.Did(what)
+		w.trace.Did(desc)
 		if err := storage.PutBack(ctx, w.Store, key); err != nil {
 			w.trace.Violate("", "put back: %v", err)
 		}

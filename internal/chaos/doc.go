@@ -49,7 +49,7 @@
 //     within its submission limit and counts the cost of model calls, except a last call lost in a crash. A tree closed
 //     by an abort takes no members. Once the abort is answered, its members have ended and call no model.
 //
-// A [schedule.Shown] counts the events of a schedule, because a fault that never occurs verifies
+// A [schedule.Counts] counts the events of a schedule, because a fault that never occurs verifies
 // nothing. [Profile.Lacking] names the events that are too rare. A [Profile] selects the requests and
 // faults of a schedule.
 //

@@ -19,8 +19,8 @@ func TestDeniedAborts(t *testing.T) {
 	}
 	type batches = [][]conversation.Record
 	for name, c := range map[string]struct {
-		before, meanwhile batches
-		want              bool
+		before, during batches
+		want           bool
 	}{
 		"no conversation":              {nil, nil, true},
 		"all is settled":               {batches{{admit("a")}, {settle("a")}}, batches{{admit("b")}}, true},
@@ -42,7 +42,7 @@ func TestDeniedAborts(t *testing.T) {
 			}
 			land(c.before)
 			call := l.abort(at)
-			land(c.meanwhile)
+			land(c.during)
 			if _, got := l.ended(call); got != c.want {
 				t.Errorf("ended() free = %v, want %v", got, c.want)
 			}

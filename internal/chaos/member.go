@@ -25,8 +25,8 @@ type slot struct {
 
 // view is the membership view of a slot.
 type view struct {
-	alone bool        // the slot believes that it owns everything
-	blind [slots]bool // slots believed to be gone
+	alone  bool        // the slot believes that it owns everything
+	absent [slots]bool // slots believed to be gone
 }
 
 // member is one incarnation of a slot.
@@ -56,7 +56,7 @@ func (w *world) start(slot int) error {
 		Logger: slog.New(slog.NewTextHandler(&logged{w.trace, m}, &slog.HandlerOptions{ReplaceAttr: shorten})),
 		Outbox: w.outbox(m.link), Entropy: func(purpose string) io.Reader { return w.entropy(m.id, purpose) },
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
-		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },
+		Message: func(ctx context.Context, conv, desc string) Course { return w.message(ctx, m.id, conv, desc) },
 		Panicked: func(reason any, stack []byte) {
 			w.trace.Violate(m.id, "actor panic: %v\n%s", reason, stack)
 		},
@@ -76,7 +76,7 @@ func (w *world) start(slot int) error {
 		defer close(m.done)
 		m.err = m.node.Run(serving)
 		m.end()
-		if m.err != nil && !m.link.dead.Load() {
+		if m.err != nil && !m.link.killed.Load() {
 			w.trace.Add(m.id, "ends: %v", m.err)
 		}
 	}()
@@ -97,7 +97,7 @@ type logged struct {
 }
 
 func (l *logged) Write(line []byte) (int, error) {
-	if !l.link.dead.Load() {
+	if !l.link.killed.Load() {
 		l.trace.Add(l.id, "log: %s", strings.TrimSpace(string(line)))
 	}
 	return len(line), nil
@@ -163,7 +163,7 @@ func (w *world) drain(slot int, rng *rand.Rand) {
 // checkEnd checks that a serving node that was not crashed shuts down without error. A node may
 // abandon its start while the bucket does not answer.
 func (w *world) checkEnd(m *member) {
-	w.trace.ViolateIf(closed(m.node.Ready()) && m.err != nil && !m.link.dead.Load(), m.id, "shutdown: %v", m.err)
+	w.trace.ViolateIf(closed(m.node.Ready()) && m.err != nil && !m.link.killed.Load(), m.id, "shutdown: %v", m.err)
 }
 
 func closed(c <-chan struct{}) bool {
@@ -206,7 +206,7 @@ func (w *world) owner(slot int, conv string) string {
 	best, id := uint64(0), ""
 	for i := range slots {
 		m := w.at(i)
-		if m == nil || m.gone.Load() || m.leaving.Load() || v.blind[i] {
+		if m == nil || m.gone.Load() || m.leaving.Load() || v.absent[i] {
 			continue
 		}
 		if d := schedule.Draw(0, "owner", conv, i); id == "" || d > best {

@@ -93,8 +93,8 @@ func (m *model) reply(ctx context.Context, out *providers.Assembler, req provide
 	if err := begin(ctx); err != nil {
 		return err
 	}
-	if m.link.dead.Load() {
-		return errDead
+	if m.link.killed.Load() {
+		return errKilled
 	}
 	n := m.calls.Next(fmt.Sprint(sub, " ", attempt, " ", step))
 	m.trace.Did("model call")
@@ -102,7 +102,7 @@ func (m *model) reply(ctx context.Context, out *providers.Assembler, req provide
 	if err := m.ledger.model(m.link.member, attemptID{conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
 		m.trace.Violate(m.link.member, "%v", err)
 	}
-	if err := m.look(ctx, req, body); err != nil {
+	if err := m.inspect(ctx, req, body); err != nil {
 		m.ledger.failed(conversation.SubmissionID(sub), n, true)
 		return err
 	}
@@ -120,8 +120,8 @@ func (m *model) reply(ctx context.Context, out *providers.Assembler, req provide
 	return m.answer(ctx, out, body, step, bad)
 }
 
-// look checks the images of the newest user message.
-func (m *model) look(ctx context.Context, req providers.Request, body string) error {
+// inspect checks the images of the newest user message.
+func (m *model) inspect(ctx context.Context, req providers.Request, body string) error {
 	for _, msg := range req.Messages {
 		if msg.Role != providers.RoleUser || len(msg.Parts) < 2 {
 			continue
@@ -151,13 +151,13 @@ const longWait = 40 * time.Second
 
 // answer streams reasoning, text and calls, with pauses, until a fault ends it.
 func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad string) error {
-	d := func(what string) uint64 { return schedule.Draw(m.Seed, "model", what, body, step) }
+	d := func(desc string) uint64 { return schedule.Draw(m.Seed, "model", desc, body, step) }
 	longest := 150 * time.Millisecond
 	if isBrief(body) {
 		longest *= 10 // Journals: the answer is short, so leave time for a crash in between.
 	}
-	pause := func(what string) error {
-		return schedule.Sleep(ctx, schedule.Between(d(what), 5*time.Millisecond, longest))
+	pause := func(desc string) error {
+		return schedule.Sleep(ctx, schedule.Between(d(desc), 5*time.Millisecond, longest))
 	}
 	if err := pause("first"); err != nil {
 		return err

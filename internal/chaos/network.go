@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	errReset = errors.New("simulated: connection reset")
-	errDead  = errors.New("simulated: process crashed")
+	errReset  = errors.New("simulated: connection reset")
+	errKilled = errors.New("simulated: process crashed")
 )
 
 const journalRoot = "pending/"
@@ -49,41 +49,41 @@ type course struct {
 
 type network struct {
 	*world
-	weather atomic.Pointer[weather]
-	late    schedule.Late
-	landing sync.Mutex // held while a request changes the store, so that the ledger has the order
+	conditions atomic.Pointer[conditions]
+	late       schedule.Late
+	landing    sync.Mutex // held while a request changes the store, so that the ledger has the order
 }
 
-// weather is the rate of faults and, during an outage, the outcome of every request.
-type weather struct {
+// conditions is the rate of faults and, during an outage, the outcome of every request.
+type conditions struct {
 	rate   float64
 	outage schedule.Outcome
 }
 
 // setOutage sets the outcome of every request. Delivered ends the outage.
 func (n *network) setOutage(f schedule.Outcome) {
-	n.weather.Store(&weather{n.weather.Load().rate, f})
+	n.conditions.Store(&conditions{n.conditions.Load().rate, f})
 	n.trace.Add("", "outcome of all requests: %v", f)
 }
 
 func (n *network) course(o op) course {
 	id := o.id()
-	draw := func(what string, from, to time.Duration) time.Duration {
-		return schedule.Between(schedule.Draw(n.Seed, what, id), from, to)
+	draw := func(desc string, from, to time.Duration) time.Duration {
+		return schedule.Between(schedule.Draw(n.Seed, desc, id), from, to)
 	}
 	c := course{
 		outcome: schedule.Delivered, there: draw("there", time.Millisecond, 40*time.Millisecond),
 		back: draw("back", time.Millisecond, 40*time.Millisecond), late: draw("late", 0, 25*time.Second),
 	}
-	weather := n.weather.Load()
-	if schedule.Share(schedule.Draw(n.Seed, "fate", id)) < n.Profile.rate(weather.rate, o) {
+	conditions := n.conditions.Load()
+	if schedule.Share(schedule.Draw(n.Seed, "fate", id)) < n.Profile.rate(conditions.rate, o) {
 		c.outcome = schedule.Fault(schedule.Draw(n.Seed, "which", id))
 	}
 	if c.outcome == schedule.Slow {
 		c.there = draw("slow", 500*time.Millisecond, 6*time.Second)
 	}
-	if weather.outage != schedule.Delivered {
-		c.outcome = weather.outage
+	if conditions.outage != schedule.Delivered {
+		c.outcome = conditions.outage
 	}
 	if !o.writes() {
 		c.outcome = c.outcome.Reads()
@@ -103,7 +103,7 @@ func (n *network) course(o op) course {
 
 // heal ends the faults. Late requests land now, or never.
 func (n *network) heal() {
-	n.weather.Store(&weather{0, schedule.Delivered})
+	n.conditions.Store(&conditions{0, schedule.Delivered})
 	n.late.Stop(func(_ int, id string) bool { return schedule.Draw(n.Seed, "drop", id)%3 == 0 })
 }
 
@@ -117,7 +117,7 @@ type request struct {
 
 // later lands a request after d, without an answer.
 func (n *network) later(d time.Duration, r *request) {
-	n.late.After(d, &schedule.LateRequest{ID: r.op.id(), Who: r.op.member, What: r.op.String(), Land: func() string {
+	n.late.After(d, &schedule.LateRequest{ID: r.op.id(), Sender: r.op.member, Description: r.op.String(), Land: func() string {
 		_ = n.land(context.Background(), r) // Its answer is dropped.
 		return ""
 	}})
@@ -156,7 +156,7 @@ type link struct {
 	slot     int
 	member   string
 	attempts schedule.Counter[op]
-	dead     atomic.Bool
+	killed   atomic.Bool
 	watched  atomic.Pointer[watch]
 
 	mu     sync.Mutex
@@ -210,10 +210,10 @@ func (l *link) has(r *request) {
 }
 
 // kill fails every request from now on, and reports whether the process was running.
-func (l *link) kill() (lived bool) {
-	lived = l.dead.CompareAndSwap(false, true)
+func (l *link) kill() (alive bool) {
+	alive = l.killed.CompareAndSwap(false, true)
 	l.pause(false)
-	return lived
+	return alive
 }
 
 // pause holds every request and every answer, or releases them.
@@ -221,7 +221,7 @@ func (l *link) pause(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case on && l.resume == nil && !l.dead.Load():
+	case on && l.resume == nil && !l.killed.Load():
 		l.resume = make(chan struct{})
 	case !on && l.resume != nil:
 		close(l.resume)
@@ -236,8 +236,8 @@ func (l *link) pass(ctx context.Context, o op) error {
 		resume := l.resume
 		l.mu.Unlock()
 		switch {
-		case l.dead.Load():
-			return errDead
+		case l.killed.Load():
+			return errKilled
 		case resume == nil && !held:
 			return ctx.Err()
 		case resume == nil:
@@ -270,7 +270,7 @@ func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
 		return c.Unanswered(err)
 	}
 	if l.net.opensDeadly(l, o) {
-		return c.Unanswered(errDead)
+		return c.Unanswered(errKilled)
 	}
 	r := &request{Call: c, op: o, again: again}
 	way := l.net.course(o)
@@ -358,24 +358,24 @@ func callerOf(ctx context.Context) string {
 }
 
 // apart sleeps until a moment that no other event has.
-func (w *world) apart(what ...any) {
-	name := fmt.Sprintln(what...)
+func (w *world) apart(desc ...any) {
+	name := fmt.Sprintln(desc...)
 	time.Sleep(schedule.Between(schedule.Draw(w.Seed, "apart", name, w.moments.Next(name)), 1, tremble))
 }
 
 // message decides the delays and the loss of a message to the owner of a conversation.
-func (w *world) message(ctx context.Context, member, conv, what string) Course {
+func (w *world) message(ctx context.Context, member, conv, desc string) Course {
 	if begin(ctx) != nil {
 		return Course{}
 	}
-	if strings.Contains(what, "ProbeRequest") {
+	if strings.Contains(desc, "ProbeRequest") {
 		w.trace.Did("probe")
 	}
-	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
+	name := fmt.Sprintln(member, conv, desc, callerOf(ctx))
 	id := fmt.Sprintln(name, w.messages.Next(name))
 	return Course{
 		There: schedule.Between(schedule.Draw(w.Seed, "message there", id), 0, tremble),
 		Back:  schedule.Between(schedule.Draw(w.Seed, "message back", id), 0, tremble),
-		Lost:  schedule.Share(schedule.Draw(w.Seed, "message lost", id)) < w.net.weather.Load().rate/3,
+		Lost:  schedule.Share(schedule.Draw(w.Seed, "message lost", id)) < w.net.conditions.Load().rate/3,
 	}
 }

@@ -245,15 +245,15 @@ func (r *reader) check(log *knownLog) {
 	r.compare(state, "reduced view", r.doc.Root, nil)
 }
 
-func (r *reader) compare(state *conversation.State, what string, have reduce.Object, bad error) {
+func (r *reader) compare(state *conversation.State, desc string, have reduce.Object, bad error) {
 	data, err := conversation.EncodeJSON(state.Snapshot())
 	want, undecoded := decoded(data)
 	if err := errors.Join(bad, err, undecoded); err != nil {
-		r.trace.Violate(r.name, "%s at %d: %v", what, int64(state.Head()), err)
+		r.trace.Violate(r.name, "%s at %d: %v", desc, int64(state.Head()), err)
 		return
 	}
 	if !reflect.DeepEqual(want, have) {
-		r.trace.Violate(r.name, "%s at %d differs from the log (-want +got):\n%s", what, int64(state.Head()), cmp.Diff(want, have))
+		r.trace.Violate(r.name, "%s at %d differs from the log (-want +got):\n%s", desc, int64(state.Head()), cmp.Diff(want, have))
 	}
 }
 

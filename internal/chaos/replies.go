@@ -35,8 +35,8 @@ func (w *world) receive(ctx context.Context, l *link, p outbox.Post) error {
 		return err
 	}
 	fails := p.Attempt < 3 && d%4 == 0
-	if l.dead.Load() {
-		return errDead
+	if l.killed.Load() {
+		return errKilled
 	}
 	if fails {
 		w.trace.Did("attempt to post failed")

@@ -31,8 +31,8 @@ type Node interface {
 	Ready() <-chan struct{}
 	// Kill ends all work in memory at once, like a process crash.
 	Kill()
-	// Rest returns the number of entries in its pending-work journal and of conversations in memory.
-	Rest() (listed, active int)
+	// Pending returns the number of entries in its pending-work journal and of conversations in memory.
+	Pending() (listed, active int)
 }
 
 // Site is the environment of a node.
@@ -51,7 +51,7 @@ type Site struct {
 	Owner func(conv string) string
 	// Message decides the course of a message to a conversation. The argument what identifies its
 	// content; ctx is that of the request it belongs to.
-	Message func(ctx context.Context, conv, what string) Course
+	Message func(ctx context.Context, conv, desc string) Course
 	// Panicked reports the panic of an actor, which is a violation.
 	Panicked func(reason any, stack []byte)
 }
@@ -142,7 +142,7 @@ func newWorld(opts Options) *world {
 	w.ledger = newLedger(w.trace)
 	w.author = newAuthor(w)
 	w.net = &network{world: w, late: schedule.Late{Trace: w.trace}}
-	w.net.weather.Store(&weather{[]float64{0, .1, .3}[opts.Seed%3], schedule.Delivered})
+	w.net.conditions.Store(&conditions{[]float64{0, .1, .3}[opts.Seed%3], schedule.Delivered})
 	w.logs = storage.NewLogs(w.Store, nil)
 	return w
 }
@@ -252,29 +252,29 @@ func (p Profile) rate(base float64, o op) float64 {
 
 // Lacking returns the events that the schedules of a profile have counted too rarely to verify
 // anything.
-func (p Profile) Lacking(s schedule.Shown, schedules int) []string {
+func (p Profile) Lacking(s schedule.Counts, schedules int) []string {
 	out := s.Below(p.wanted(), schedules)
-	if n := s[quarantineInnocent]; n > 0 {
-		out = append(out, fmt.Sprintf("no conversation %s: %d", quarantineInnocent, n))
+	if n := s[quarantineHealthy]; n > 0 {
+		out = append(out, fmt.Sprintf("no conversation %s: %d", quarantineHealthy, n))
 	}
 	return out
 }
 
-// quarantineInnocent must not occur: nodes crashed for another reason while they opened the
+// quarantineHealthy must not occur: nodes crashed for another reason while they opened the
 // conversation.
-const quarantineInnocent = "quarantined without cause"
+const quarantineHealthy = "quarantined without cause"
 
-func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
+func wantEach[S ~string](out schedule.Counts, n int, desc string, names []S) {
 	for _, name := range names {
-		out[what+string(name)] = n
+		out[desc+string(name)] = n
 	}
 }
 
 // wanted returns the minimum number of each event in a thousand schedules.
-func (p Profile) wanted() (out schedule.Shown) {
+func (p Profile) wanted() (out schedule.Counts) {
 	switch p {
 	case Everything:
-		out = schedule.Shown{
+		out = schedule.Counts{
 			"acknowledged": 2500, "batch": 10000, "claim": 3000, "model call": 3000, "tool call": 2000, "page read": 2000, "page read again": 300,
 			"conflict refused": 20, "wrong uid refused": 30, "creation refused": 10, "precheck": 200, "precheck knew the key": 20,
 			"asked again at the end": 2000, "attachment read": 100, "image seen by a model": 100, "abort": 100, "abort without effect": 100,
@@ -288,7 +288,7 @@ func (p Profile) wanted() (out schedule.Shown) {
 		wantEach(out, 50, "model ", append(passing(), refused))
 		wantEach(out, 50, "hook ", hookModes())
 	case Journals:
-		out = schedule.Shown{
+		out = schedule.Counts{
 			"acknowledged": 5000, "batch": 10000, "claim": 5000, "model call": 5000, "probe": 3000, "journal swept": 3000,
 			"crash": 1000, "two crashes at once": 100, "landed late": 500, "settled completed": 5000,
 			"crashed by a conversation": 100, "quarantined": 20,
@@ -297,14 +297,14 @@ func (p Profile) wanted() (out schedule.Shown) {
 		wantEach(out, 50, "journal DELETE ", schedule.Faults())
 		wantEach(out, 100, "fault when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
 	case Trees:
-		out = schedule.Shown{
+		out = schedule.Counts{
 			"acknowledged": 3000, "batch": 20000, "claim": 2500, "model call": 4000, "crash": 500, "drain": 200, "outage": 300, "landed late": 500,
 			"settled completed": 2000, "settled failed": 100, "settled aborted": 500, "tree member": 2000, "tree member aborted": 200,
 			"abort": 200, "abort without effect": 100, "abort reached members": 50, "dispatch refused by an abort": 10,
 			"dispatch refused by a budget": 100, "tree cost compared": 2000, "last cost lost": 5,
 		}
 	default:
-		out = schedule.Shown{
+		out = schedule.Counts{
 			"acknowledged": 3000, "batch": 10000, "claim": 2000, "model call": 2000, "crash": 500, "drain": 100, "outage": 100, "landed late": 500,
 			"settled completed": 1500, "wait ended by signal": 500, "wait ended by timeout": 100, "signal kept": 300, "signal too late": 100,
 			"suspended at the end": 100, "reply received": 100,

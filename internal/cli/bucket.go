@@ -68,12 +68,12 @@ func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Stor
 // carries [ExitRefused].
 func FolderError(dir string, err error) error {
 	var locked *local.LockedError
-	var damaged *local.CorruptError
+	var corrupt *local.CorruptError
 	var path *fs.PathError
 	switch {
 	case errors.Is(err, local.ErrNoStore):
 		return fmt.Errorf("open the data folder: %s is not a data folder, it has no conversations; name another one with --data, or in the configuration file", dir)
-	case errors.As(err, &damaged):
+	case errors.As(err, &corrupt):
 		return fmt.Errorf("open the data folder: %w", err)
 	case errors.As(err, &locked):
 		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and retry, or name another folder with --data (%w); commands that call its server over HTTP, such as parley send, need no folder", dir, locked.Err)

@@ -93,9 +93,9 @@ type Place struct {
 
 // NewPlace adds the flags of a place to a command. The help of the flags describes the content as
 // what. If data is false, the command has no flag --data.
-func NewPlace(p *Program, cmd *cobra.Command, what string, data bool) *Place {
+func NewPlace(p *Program, cmd *cobra.Command, desc string, data bool) *Place {
 	at := &Place{program: p}
-	cmd.Flags().StringVar(&at.File, "config", "", "the configuration file with "+what+" (default "+DefaultConfig+" if it exists)")
+	cmd.Flags().StringVar(&at.File, "config", "", "the configuration file with "+desc+" (default "+DefaultConfig+" if it exists)")
 	if data {
 		cmd.Flags().StringVar(&at.Data, "data", "", "the data folder, instead of a configuration file (default "+DefaultData+" if there is none)")
 		cmd.MarkFlagsMutuallyExclusive("config", "data")

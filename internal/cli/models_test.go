@@ -16,7 +16,7 @@ func TestCatalogFormatsAreSupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range reg.Models() {
-		if !reg.Speaks(m.API) {
+		if !reg.Supports(m.API) {
 			t.Errorf("%s: format %s is not supported", m.Spec(), m.API)
 		}
 	}
@@ -78,7 +78,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 		if got := m.API + " " + m.BaseURL; err == nil && got != tt.want || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, %s: got %q, %v; want %q", tt.env, tt.spec, got, err, tt.want)
 		}
-		if err == nil && !reg.Speaks(m.API) {
+		if err == nil && !reg.Supports(m.API) {
 			t.Errorf("%s: format %s is not supported", tt.spec, m.API)
 		}
 	}
@@ -98,7 +98,7 @@ func TestProtocolsAreSupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, api := range protocols() {
-		if !reg.Speaks(api) && api != providers.APIEdgeAIBinding {
+		if !reg.Supports(api) && api != providers.APIEdgeAIBinding {
 			t.Errorf("format %s is not supported", api)
 		}
 	}

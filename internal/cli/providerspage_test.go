@@ -225,11 +225,11 @@ func imagesOf(p probe) string {
 
 // thinking reports whether thinking can be disabled, and how many levels differ.
 func (p *prober) thinking(api string, plain probe) string {
-	said := map[string]bool{}
+	text := map[string]bool{}
 	for _, level := range providers.ThinkingLevels() {
 		got := p.send(api, providers.Options{ThinkingLevel: level}, asItIs)
 		if level != providers.ThinkingOff && got.body != plain.body {
-			said[got.body] = true
+			text[got.body] = true
 		}
 	}
 	off := ""
@@ -237,12 +237,12 @@ func (p *prober) thinking(api string, plain probe) string {
 		off = "off, "
 	}
 	switch {
-	case len(said) == 1:
+	case len(text) == 1:
 		return off + "on"
-	case len(said) == 0 && off == "":
+	case len(text) == 0 && off == "":
 		return "-"
 	}
-	return fmt.Sprintf("%s%d levels", off, len(said))
+	return fmt.Sprintf("%s%d levels", off, len(text))
 }
 
 // cache lists the parts of a request that help the vendor's prompt cache.

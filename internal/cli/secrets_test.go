@@ -19,7 +19,7 @@ func (s saying) LogValue() slog.Value { return slog.GroupValue(slog.String("text
 
 func TestLogHidesSecrets(t *testing.T) {
 	const secret = `to"ps<ecret`
-	for name, tell := range map[string]func(*slog.Logger){
+	for name, emit := range map[string]func(*slog.Logger){
 		"message":  func(l *slog.Logger) { l.Info("it is " + secret) },
 		"text":     func(l *slog.Logger) { l.Info("it", "is", secret) },
 		"error":    func(l *slog.Logger) { l.Info("it", "err", fmt.Errorf("call: %w", errors.New(secret))) },
@@ -41,7 +41,7 @@ func TestLogHidesSecrets(t *testing.T) {
 					t.Fatal(err)
 				}
 				hidden.Add(secret)
-				tell(log)
+				emit(log)
 				if got := out.String(); strings.Contains(got, "ecret<") || strings.Contains(got, "ps") || !strings.Contains(got, "[secret]") {
 					t.Errorf("the line is %s", got)
 				}

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// look is a command set with a group and a command that has flags of every kind.
-func look(p *Program) []*cobra.Command {
+// commandsOf is a command set with a group and a command that has flags of every kind.
+func commandsOf(p *Program) []*cobra.Command {
 	group := &cobra.Command{Use: "log", Short: "Look into logs"}
 	verify := &cobra.Command{Use: "verify", Short: "Check", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
 	f := verify.Flags()
@@ -32,9 +32,9 @@ func look(p *Program) []*cobra.Command {
 	return []*cobra.Command{group, {Use: "run", Short: "Run", ValidArgsFunction: p.AgentsAndFiles, RunE: func(*cobra.Command, []string) error { return nil }}}
 }
 
-func lookRun(p *Program, args ...string) (code int, out string) {
+func runCommand(p *Program, args ...string) (code int, out string) {
 	var b bytes.Buffer
-	code = p.Run(context.Background(), args, &b, &b, look)
+	code = p.Run(context.Background(), args, &b, &b, commandsOf)
 	return code, b.String()
 }
 
@@ -59,7 +59,7 @@ func TestUsageErrors(t *testing.T) {
 		"completion":                     "bash, zsh, fish or powershell",
 		"completion tcsh":                "bash, zsh, fish or powershell",
 	} {
-		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != ExitUsage || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 {
+		if code, out := runCommand(&Program{}, strings.Fields(args)...); code != ExitUsage || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: exit %d, %q; want %q", args, code, out, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestUsageErrors(t *testing.T) {
 		"log dump -h":     "-h, --help   print this",
 		"help help":       "-h, --help   print this",
 	} {
-		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != 0 || !strings.Contains(out, want) {
+		if code, out := runCommand(&Program{}, strings.Fields(args)...); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit %d\n%s\nwant %q", args, code, out, want)
 		}
 	}
@@ -84,7 +84,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("write: no space l
 // A failed write to standard output is an error, whether or not the command checks it.
 func TestUnwrittenOutput(t *testing.T) {
 	var b bytes.Buffer
-	if code := (&Program{}).Run(context.Background(), []string{"log"}, full{}, &b, look); code != 1 || b.String() != "parley: write: no space left\n" {
+	if code := (&Program{}).Run(context.Background(), []string{"log"}, full{}, &b, commandsOf); code != 1 || b.String() != "parley: write: no space left\n" {
 		t.Errorf("exit %d, %q", code, b.String())
 	}
 }
@@ -110,12 +110,12 @@ func TestCompletion(t *testing.T) {
 		{[]string{"completion", "z"}, "zsh\n:4\n"},
 		{[]string{"help", "log", ""}, "dump\nverify\n:4\n"},
 	} {
-		if _, out := lookRun(p, append([]string{"__completeNoDesc"}, tt.args...)...); !strings.HasPrefix(out, tt.want) {
+		if _, out := runCommand(p, append([]string{"__completeNoDesc"}, tt.args...)...); !strings.HasPrefix(out, tt.want) {
 			t.Errorf("%q: %q, want %q", tt.args, out, tt.want)
 		}
 	}
 	for shell := range shells() {
-		if code, out := lookRun(p, "completion", shell); code != 0 || !strings.Contains(out, "__complete") {
+		if code, out := runCommand(p, "completion", shell); code != 0 || !strings.Contains(out, "__complete") {
 			t.Errorf("%s: exit %d, %.100s", shell, code, out)
 		}
 	}

@@ -30,7 +30,7 @@ func twoMessages(t *testing.T) (*logView, []noderun.Chunk) {
 		}
 		s.Hashes = append(s.Hashes, segment.Hash{byte(i + 1)})
 		s.After = storage.Position{Seq: int64(i), Hash: segment.Hash{byte(i + 1)}}
-		for _, raw := range s.Shows[b.Offset] {
+		for _, raw := range s.Chunks[b.Offset] {
 			chunks, err := noderun.ReadChunks([]byte("["+string(raw)+"]"), b.Offset-1)
 			if err != nil {
 				t.Fatal(err)

@@ -66,8 +66,8 @@ func (c *client) sendTo(ctx context.Context, r *rand.Rand, nodes []*node, id str
 	return nil
 }
 
-// look is the result of one read of a conversation at a node, with its times.
-type look struct {
+// observation is the result of one read of a conversation at a node, with its times.
+type observation struct {
 	Node       int
 	Call, Back time.Time
 	At         bool                // the read named After
@@ -79,8 +79,8 @@ type look struct {
 }
 
 // snapshot reads a whole conversation.
-func (c *client) snapshot(ctx context.Context, n *node, id string) (look, error) {
-	l := look{Node: n.Number, Call: time.Now(), After: conversation.Start, Next: conversation.Start, Whole: true, UpToDate: true}
+func (c *client) snapshot(ctx context.Context, n *node, id string) (observation, error) {
+	l := observation{Node: n.Number, Call: time.Now(), After: conversation.Start, Next: conversation.Start, Whole: true, UpToDate: true}
 	answer, header, err := c.Client.Do(ctx, http.MethodGet, n.url(id), nil)
 	l.Back = time.Now()
 	if noderun.Missing(err) {
@@ -98,8 +98,8 @@ func (c *client) snapshot(ctx context.Context, n *node, id string) (look, error)
 }
 
 // updates reads the records after an offset, one page.
-func (c *client) updates(ctx context.Context, n *node, id string, after conversation.Offset) (look, []noderun.Chunk, error) {
-	l := look{Node: n.Number, Call: time.Now(), At: after != conversation.Start, After: after}
+func (c *client) updates(ctx context.Context, n *node, id string, after conversation.Offset) (observation, []noderun.Chunk, error) {
+	l := observation{Node: n.Number, Call: time.Now(), At: after != conversation.Start, After: after}
 	answer, header, err := c.Client.Do(ctx, http.MethodGet, n.url(id)+"?view=updates&offset="+after.String(), nil)
 	l.Back = time.Now()
 	if noderun.Missing(err) && !l.At {

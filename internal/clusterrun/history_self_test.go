@@ -28,19 +28,19 @@ func forged(strict bool) *history {
 func at(ms int) time.Time { return time.UnixMilli(int64(1_000_000 + ms)) }
 
 // shows adds a full read between two times that ends at an offset.
-func (h *history) shows(from, to int, next conversation.Offset) *look {
-	l := look{Call: at(from), Back: at(to), After: conversation.Start, Next: next, Whole: true, UpToDate: true}
+func (h *history) shows(from, to int, next conversation.Offset) *observation {
+	l := observation{Call: at(from), Back: at(to), After: conversation.Start, Next: next, Whole: true, UpToDate: true}
 	for _, a := range h.Order {
 		if a.Offset <= next {
 			l.Keys = append(l.Keys, a.Key)
 		}
 	}
-	h.Looks = append(h.Looks, l)
-	return &h.Looks[len(h.Looks)-1]
+	h.Observations = append(h.Observations, l)
+	return &h.Observations[len(h.Observations)-1]
 }
 
 // after adds a read after an offset.
-func (h *history) after(from, to int, after, next conversation.Offset) *look {
+func (h *history) after(from, to int, after, next conversation.Offset) *observation {
 	l := h.shows(from, to, next)
 	l.At, l.After, l.Whole, l.Keys = true, after, false, nil
 	for _, a := range h.Order {

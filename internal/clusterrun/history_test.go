@@ -15,12 +15,12 @@ import (
 
 // history holds the admissions and the reads of one conversation as seen by clients.
 type history struct {
-	ID     string
-	Order  []*noderun.Admitted // all admissions, in log order
-	Sent   []*sent
-	Looks  []look
-	Marks  []noderun.Mark // of SSE readers
-	Strict bool           // no read may be old
+	ID           string
+	Order        []*noderun.Admitted // all admissions, in log order
+	Sent         []*sent
+	Observations []observation
+	Marks        []noderun.Mark // of SSE readers
+	Strict       bool           // no read may be old
 	// Windows are the changes of the membership. Only in them may a read without an offset be as old
 	// as Stale.
 	Windows []window
@@ -34,14 +34,14 @@ type op struct {
 	admits bool
 	n      int  // the number of an admission from 0, or the number of admissions a read returned
 	exact  bool // the read returned all admissions
-	what   string
+	desc   string
 }
 
 func (h *history) check() (flaws []string) {
 	flaw := func(format string, args ...any) { flaws = append(flaws, h.ID+": "+fmt.Sprintf(format, args...)) }
 	ops := h.admissions(flaw)
-	for _, l := range h.Looks {
-		o, ok := h.look(l, flaw)
+	for _, l := range h.Observations {
+		o, ok := h.observation(l, flaw)
 		if !ok {
 			continue
 		}
@@ -90,7 +90,7 @@ func (h *history) admissions(flaw func(string, ...any)) (ops []porcupine.Operati
 			}
 		}
 		ops = append(ops, porcupine.Operation{
-			Input: op{admits: true, n: i, what: "message " + m.Key}, Call: m.Call.UnixNano(), Return: back,
+			Input: op{admits: true, n: i, desc: "message " + m.Key}, Call: m.Call.UnixNano(), Return: back,
 		})
 	}
 	for _, a := range h.Order {
@@ -101,8 +101,8 @@ func (h *history) admissions(flaw func(string, ...any)) (ops []porcupine.Operati
 	return ops
 }
 
-// look compares a read with the log up to its offset.
-func (h *history) look(l look, flaw func(string, ...any)) (op, bool) {
+// observation compares a read with the log up to its offset.
+func (h *history) observation(l observation, flaw func(string, ...any)) (op, bool) {
 	from, n := 0, h.visible(l.Next)
 	if !l.Whole {
 		from = h.visible(l.After)
@@ -115,7 +115,7 @@ func (h *history) look(l look, flaw func(string, ...any)) (op, bool) {
 		flaw("read at node %d from %s to %s: got %q, want %q as in the log", l.Node+1, l.After, l.Next, l.Keys, want)
 		return op{}, false
 	}
-	return op{n: n, exact: l.UpToDate, what: fmt.Sprintf("read at node %d after %s to %s", l.Node+1, l.After, l.Next)}, true
+	return op{n: n, exact: l.UpToDate, desc: fmt.Sprintf("read at node %d after %s to %s", l.Node+1, l.After, l.Next)}, true
 }
 
 // visible returns the number of admissions up to an offset.
@@ -129,7 +129,7 @@ func (h *history) visible(at conversation.Offset) (n int) {
 }
 
 // changing reports whether the membership changed during a read.
-func (h *history) changing(l look) bool {
+func (h *history) changing(l observation) bool {
 	return slices.ContainsFunc(h.Windows, func(w window) bool { return !l.Call.After(w.To) && !l.Back.Before(w.From) })
 }
 
@@ -145,7 +145,7 @@ func (h *history) marks() (ops []porcupine.Operation) {
 		}
 		if first != nil {
 			ops = append(ops, porcupine.Operation{
-				Input: op{n: i + 1, what: "stream up to " + first.Offset.String()}, Call: first.Call.UnixNano(), Return: first.At.UnixNano(),
+				Input: op{n: i + 1, desc: "stream up to " + first.Offset.String()}, Call: first.Call.UnixNano(), Return: first.At.UnixNano(),
 			})
 		}
 	}
@@ -182,11 +182,11 @@ func (h *history) suspects(ops []porcupine.Operation) (text string) {
 			missed := other.admits && other.n >= read.n || !other.admits && other.n > read.n
 			if read.exact && missed && a.Return < r.Call {
 				text += fmt.Sprintf("\n  %s, started %v (allowed: %v) after the end of %s, lacks it",
-					read.what, time.Duration(r.Call-a.Return), h.Stale, other.what)
+					read.desc, time.Duration(r.Call-a.Return), h.Stale, other.desc)
 				break
 			}
 			if other.admits && other.n < read.n && a.Call > r.Return {
-				text += fmt.Sprintf("\n  %s has %s %v before it was sent", read.what, other.what, time.Duration(a.Call-r.Return))
+				text += fmt.Sprintf("\n  %s has %s %v before it was sent", read.desc, other.desc, time.Duration(a.Call-r.Return))
 				break
 			}
 		}

@@ -14,37 +14,37 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// talk is one conversation and its history as seen by clients.
-type talk struct {
+// conv is one conversation and its history as seen by clients.
+type conv struct {
 	id    string
 	seed  uint64
 	alone bool // without followers
 
-	mu      sync.Mutex
-	sent    []*sent
-	looks   []look
-	readers []*reader
-	shed    int // reads without an answer
+	mu           sync.Mutex
+	sent         []*sent
+	observations []observation
+	readers      []*reader
+	shed         int // reads without an answer
 }
 
 type load struct {
 	client  *client
-	talks   []*talk
+	convs   []*conv
 	think   time.Duration // mean pause between a receipt and the next message
 	reading sync.WaitGroup
 	read    context.Context // context of the current readers
 }
 
-func newLoad(c *client, seed uint64, talks int, think time.Duration) *load {
+func newLoad(c *client, seed uint64, convs int, think time.Duration) *load {
 	l := &load{client: c, think: think}
-	for i := range talks {
-		l.talks = append(l.talks, &talk{id: fmt.Sprintf("t%d-%d", seed, i), seed: seed<<16 + uint64(i)})
+	for i := range convs {
+		l.convs = append(l.convs, &conv{id: fmt.Sprintf("t%d-%d", seed, i), seed: seed<<16 + uint64(i)})
 	}
 	return l
 }
 
 // dice returns the random numbers of one task of a conversation.
-func (k *talk) dice(task uint64) *rand.Rand { return rand.New(rand.NewPCG(k.seed, task)) }
+func (k *conv) dice(task uint64) *rand.Rand { return rand.New(rand.NewPCG(k.seed, task)) }
 
 // scriptOf chooses the model's script for a message.
 func scriptOf(r *rand.Rand) string {
@@ -59,12 +59,12 @@ func scriptOf(r *rand.Rand) string {
 
 // post sends the n-th message of a conversation and waits for its receipt. It starts the readers once
 // the conversation exists.
-func (l *load) post(ctx context.Context, k *talk, r *rand.Rand, n int) bool {
-	return l.say(ctx, k, r, l.client.nodes, n, scriptOf(r))
+func (l *load) post(ctx context.Context, k *conv, r *rand.Rand, n int) bool {
+	return l.send(ctx, k, r, l.client.nodes, n, scriptOf(r))
 }
 
-// say is post with a script, at some of the nodes.
-func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n int, script string) bool {
+// send is post with a script, at some of the nodes.
+func (l *load) send(ctx context.Context, k *conv, r *rand.Rand, nodes []*node, n int, script string) bool {
 	m := newSent(fmt.Sprintf("%s.%d", k.id, n), script)
 	k.mu.Lock()
 	k.sent = append(k.sent, m)
@@ -88,9 +88,9 @@ func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n 
 	return true
 }
 
-// talkOn posts in one conversation until over ends. A message in flight is still answered, or ctx
+// driveOn posts in one conversation until over ends. A message in flight is still answered, or ctx
 // ends.
-func (l *load) talkOn(ctx, over context.Context, k *talk) {
+func (l *load) driveOn(ctx, over context.Context, k *conv) {
 	r := k.dice(1)
 	if noderun.Pause(over, milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
 		return
@@ -102,12 +102,12 @@ func (l *load) talkOn(ctx, over context.Context, k *talk) {
 	}
 }
 
-// lookOn reads one conversation in every way until over ends.
-func (l *load) lookOn(over context.Context, k *talk) {
+// pollOn reads one conversation in every way until over ends.
+func (l *load) pollOn(over context.Context, k *conv) {
 	r := k.dice(2)
 	for noderun.Pause(over, l.think/4+milliseconds(r, 0, int(l.think.Milliseconds())/2)) == nil {
 		n := l.client.any(r)
-		var seen look
+		var seen observation
 		var err error
 		if r.IntN(2) == 0 {
 			seen, err = l.client.snapshot(over, n, k.id)
@@ -117,7 +117,7 @@ func (l *load) lookOn(over context.Context, k *talk) {
 		k.mu.Lock()
 		switch {
 		case err == nil:
-			k.looks = append(k.looks, seen)
+			k.observations = append(k.observations, seen)
 		case over.Err() == nil && noderun.Broken(err):
 			l.client.Fail("read of %s at %v: %v", k.id, n, err)
 		default:
@@ -128,7 +128,7 @@ func (l *load) lookOn(over context.Context, k *talk) {
 }
 
 // offset returns an offset that a client of the conversation may know.
-func (k *talk) offset(r *rand.Rand) conversation.Offset {
+func (k *conv) offset(r *rand.Rand) conversation.Offset {
 	known := []conversation.Offset{conversation.Start}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,8 +137,8 @@ func (k *talk) offset(r *rand.Rand) conversation.Offset {
 			known = append(known, m.Receipt.Offset)
 		}
 	}
-	if n := len(k.looks); n > 0 {
-		known = append(known, k.looks[n-1].Next)
+	if n := len(k.observations); n > 0 {
+		known = append(known, k.observations[n-1].Next)
 	}
 	for _, rd := range k.readers {
 		known = append(known, rd.At())
@@ -149,9 +149,9 @@ func (k *talk) offset(r *rand.Rand) conversation.Offset {
 // run posts to and reads all conversations until over ends.
 func (l *load) run(ctx, over context.Context) {
 	var wg sync.WaitGroup
-	for _, k := range l.talks {
-		wg.Go(func() { l.talkOn(ctx, over, k) })
-		wg.Go(func() { l.lookOn(over, k) })
+	for _, k := range l.convs {
+		wg.Go(func() { l.driveOn(ctx, over, k) })
+		wg.Go(func() { l.pollOn(over, k) })
 	}
 	wg.Wait()
 }
@@ -159,7 +159,7 @@ func (l *load) run(ctx, over context.Context) {
 // burst posts once more in every conversation, concurrently.
 func (l *load) burst(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, k := range l.talks {
+	for _, k := range l.convs {
 		wg.Go(func() { l.post(ctx, k, k.dice(3), 1_000_000) })
 	}
 	wg.Wait()
@@ -168,7 +168,7 @@ func (l *load) burst(ctx context.Context) {
 // resume restarts all readers until ctx ends.
 func (l *load) resume(ctx context.Context) {
 	l.read = ctx
-	for _, k := range l.talks {
+	for _, k := range l.convs {
 		for _, rd := range k.readers {
 			l.reading.Go(func() { rd.follow(ctx) })
 		}
@@ -176,7 +176,7 @@ func (l *load) resume(ctx context.Context) {
 }
 
 // acknowledged returns the keys of a conversation with a receipt.
-func (k *talk) acknowledged() (keys []string) {
+func (k *conv) acknowledged() (keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, m := range k.sent {
@@ -192,7 +192,7 @@ func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64
 	logs := storage.NewLogs(bucket, nil)
 	r := rand.New(rand.NewPCG(seed, 4))
 	for noderun.Pause(over, 200*time.Millisecond) == nil {
-		k := l.talks[r.IntN(len(l.talks))]
+		k := l.convs[r.IntN(len(l.convs))]
 		s := newLogView(k.id)
 		if err := s.Read(over, logs); err == nil {
 			out = append(out, glimpse{k.id, s.After})
@@ -206,7 +206,7 @@ func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64
 // settled returns the acknowledged messages that are not settled yet. It reads the bucket and sends no
 // request to a node.
 func (l *load) settled(ctx context.Context, logs *storage.Logs, views map[string]*logView) (unsettled []string, err error) {
-	for _, k := range l.talks {
+	for _, k := range l.convs {
 		s := views[k.id]
 		if s == nil {
 			s = newLogView(k.id)

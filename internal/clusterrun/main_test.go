@@ -13,7 +13,7 @@ var (
 	seedFlag     = flag.String("seed", "", "run these seeds alone, separated by commas")
 	longFlag     = flag.Bool("long", false, "one run of 300 conversations and 5 minutes of faults")
 	nodesFlag    = flag.Int("nodes", 3, "nodes of the cluster")
-	talksFlag    = flag.Int("conversations", 0, "conversations; 0 is 12, 6 with the race detector, or 300 with -long")
+	convsFlag    = flag.Int("conversations", 0, "conversations; 0 is 12, 6 with the race detector, or 300 with -long")
 	programFlag  = flag.String("program", "", "run this parley program in place of one that is built for the test")
 	durationFlag = flag.Duration("duration", 0, "duration of the faults in each run; 0 is 25s, or 5m with -long")
 )

@@ -12,7 +12,7 @@ import (
 )
 
 // startEcho starts a server that echoes every line and reports it on heard.
-func startEcho(t *testing.T) (address string, heard <-chan string) {
+func startEcho(t *testing.T) (address string, received <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,9 +50,9 @@ func startEcho(t *testing.T) (address string, heard <-chan string) {
 }
 
 // proxied starts a proxy before an echo server with two callers.
-func proxied(t *testing.T) (p *proxy, paths map[string]*path, heard <-chan string) {
+func proxied(t *testing.T) (p *proxy, paths map[string]*path, received <-chan string) {
 	t.Helper()
-	target, heard := startEcho(t)
+	target, received := startEcho(t)
 	paths = map[string]*path{}
 	for _, ip := range []string{"127.0.0.31", "127.0.0.32"} {
 		paths[ip] = newPath(newValve(), newValve())
@@ -62,7 +62,7 @@ func proxied(t *testing.T) (p *proxy, paths map[string]*path, heard <-chan strin
 		t.Fatal(err)
 	}
 	t.Cleanup(p.close)
-	return p, paths, heard
+	return p, paths, received
 }
 
 // talker is a caller whose results do not depend on timing: only absent data makes it wait long.
@@ -95,7 +95,7 @@ func wantReset(t *testing.T, from, to string) {
 	(&talker{t, c, bufio.NewReader(c)}).broken()
 }
 
-func (k *talker) say(line string) {
+func (k *talker) send(line string) {
 	k.t.Helper()
 	if _, err := k.conn.Write([]byte(line + "\n")); err != nil {
 		k.t.Fatal(err)
@@ -131,7 +131,7 @@ func TestProxyCarries(t *testing.T) {
 	p, _, _ := proxied(t)
 	for _, from := range []string{"127.0.0.31", "127.0.0.32"} {
 		k := dial(t, from, p.address())
-		k.say("hello")
+		k.send("hello")
 		k.receives("hello")
 	}
 	wantReset(t, "127.0.0.33", p.address())
@@ -144,34 +144,34 @@ func TestProxyCuts(t *testing.T) {
 	p, paths, _ := proxied(t)
 	one, two := dial(t, "127.0.0.31", p.address()), dial(t, "127.0.0.32", p.address())
 	for _, k := range []*talker{one, two} {
-		k.say("hello")
+		k.send("hello")
 		k.receives("hello")
 	}
 	paths["127.0.0.31"].set(false)
 	one.broken()
 	wantReset(t, "127.0.0.31", p.address())
-	two.say("still")
+	two.send("still")
 	two.receives("still")
 	paths["127.0.0.31"].set(true)
 	again := dial(t, "127.0.0.31", p.address())
-	again.say("again")
+	again.send("again")
 	again.receives("again")
 }
 
 func TestProxyHoldsRequests(t *testing.T) {
-	p, paths, heard := proxied(t)
+	p, paths, received := proxied(t)
 	k := dial(t, "127.0.0.31", p.address())
 	other := dial(t, "127.0.0.32", p.address())
 	paths["127.0.0.31"].up.set(false)
-	k.say("one")
+	k.send("one")
 	k.silent()
-	other.say("two")
+	other.send("two")
 	other.receives("two")
-	if got := <-heard; got != "two\n" {
+	if got := <-received; got != "two\n" {
 		t.Errorf("target received %q", got)
 	}
 	late := dial(t, "127.0.0.31", p.address())
-	late.say("three")
+	late.send("three")
 	late.silent()
 	paths["127.0.0.31"].up.set(true)
 	k.receives("one")
@@ -179,11 +179,11 @@ func TestProxyHoldsRequests(t *testing.T) {
 }
 
 func TestProxyHoldsAnswers(t *testing.T) {
-	p, paths, heard := proxied(t)
+	p, paths, received := proxied(t)
 	k := dial(t, "127.0.0.31", p.address())
 	paths["127.0.0.31"].down.set(false)
-	k.say("one")
-	if got := <-heard; got != "one\n" {
+	k.send("one")
+	if got := <-received; got != "one\n" {
 		t.Errorf("target received %q", got)
 	}
 	k.silent()
@@ -191,8 +191,8 @@ func TestProxyHoldsAnswers(t *testing.T) {
 	k.receives("one")
 	// A held connection does not prevent close.
 	paths["127.0.0.31"].down.set(false)
-	k.say("two")
-	<-heard
+	k.send("two")
+	<-received
 	p.close()
 	k.broken()
 }

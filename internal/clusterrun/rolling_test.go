@@ -122,9 +122,9 @@ func (b *balancer) whole(ctx context.Context, method, path string, body []byte) 
 	return io.ReadAll(resp.Body)
 }
 
-// talk posts to one conversation and reads it until over ends. It returns the number of admitted
+// conv posts to one conversation and reads it until over ends. It returns the number of admitted
 // messages.
-func (b *balancer) talk(ctx, over context.Context, c *cluster, id string) (posted int) {
+func (b *balancer) conv(ctx, over context.Context, c *cluster, id string) (posted int) {
 	for noderun.Pause(over, rollingThink) == nil {
 		message := noderun.Message(fmt.Sprint(id, ".", posted), secret+id+" pace=1ms tokens=2")
 		if _, err := b.whole(ctx, http.MethodPost, id, message); err != nil {
@@ -188,7 +188,7 @@ func TestRollingRestart(t *testing.T) {
 		if _, err := b.whole(t.Context(), http.MethodPost, id, noderun.Message(id, secret+id+" pace=1ms tokens=2")); err != nil {
 			t.Fatal(err)
 		}
-		load.Go(func() { posted[i] = 1 + b.talk(t.Context(), over, c, id) })
+		load.Go(func() { posted[i] = 1 + b.conv(t.Context(), over, c, id) })
 		load.Go(func() { b.follow(over, c, id) })
 	}
 	for _, n := range c.nodes {

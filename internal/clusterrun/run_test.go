@@ -19,7 +19,7 @@ import (
 type plan struct {
 	seed   uint64
 	nodes  int
-	talks  int
+	convs  int
 	total  time.Duration // duration of the faults
 	think  time.Duration // mean pause between two messages of a conversation
 	strict bool
@@ -31,12 +31,12 @@ type plan struct {
 const shortRun = 25 * time.Second
 
 func newPlan(seed uint64) plan {
-	p := plan{seed: seed, nodes: *nodesFlag, talks: sample.Of(12, 6), total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
+	p := plan{seed: seed, nodes: *nodesFlag, convs: sample.Of(12, 6), total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
 	if *longFlag {
-		p.talks, p.total, p.think = 300, 5*time.Minute, 20*time.Second
+		p.convs, p.total, p.think = 300, 5*time.Minute, 20*time.Second
 	}
-	if *talksFlag > 0 {
-		p.talks = *talksFlag
+	if *convsFlag > 0 {
+		p.convs = *convsFlag
 	}
 	if *durationFlag > 0 {
 		p.total = *durationFlag
@@ -84,7 +84,7 @@ type run struct {
 	faults  []fault
 	heads   []glimpse
 	sights  map[string][]noderun.Sight
-	counts  schedule.Shown
+	counts  schedule.Counts
 	notes   []string
 	began   time.Time
 }
@@ -99,10 +99,10 @@ func newRun(t *testing.T, p plan) *run {
 	c := newCluster(t, o)
 	r := &run{
 		cluster: c, t: t, plan: p, client: &client{c}, watcher: &watcher{bucket: c.bucket}, faults: newFaults(p.seed, p.nodes, p.total),
-		sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
+		sights: map[string][]noderun.Sight{}, counts: schedule.Counts{}, began: time.Now(),
 	}
 	c.logf = r.logf
-	r.load = newLoad(r.client, p.seed, p.talks, p.think)
+	r.load = newLoad(r.client, p.seed, p.convs, p.think)
 	return r
 }
 
@@ -168,17 +168,17 @@ func (r *run) steps(ctx context.Context) bool {
 func (r *run) trouble(ctx context.Context) {
 	over, end := context.WithCancel(ctx)
 	reads, endReads := context.WithCancel(ctx)
-	patience, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
+	patience, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	r.load.read = reads
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		r.load.run(patience, over)
 	}()
-	looked := make(chan struct{})
+	checked := make(chan struct{})
 	go func() {
-		defer close(looked)
+		defer close(checked)
 		r.heads = r.load.glimpses(over, r.bucket, r.plan.seed)
 	}()
 	_ = noderun.Pause(over, r.plan.think) // The conversations exist by then.
@@ -195,9 +195,9 @@ func (r *run) trouble(ctx context.Context) {
 	r.passed.Store(true)
 	r.Await(ctx)
 	end()
-	late := time.AfterFunc(liveness, func() { giveUp(errors.New("no answer from the nodes after all faults ended")) })
+	late := time.AfterFunc(liveness, func() { cancel(errors.New("no answer from the nodes after all faults ended")) })
 	<-done
-	<-looked
+	<-checked
 	late.Stop()
 	r.logf("last answers received")
 	endReads()
@@ -215,11 +215,11 @@ func (r *run) quiet(ctx context.Context) bool {
 	if r.Any() {
 		return false
 	}
-	dead := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
-	dead.Kill()
-	r.logf("killed %v permanently, no requests from now on", dead)
+	crashed := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
+	crashed.Kill()
+	r.logf("killed %v permanently, no requests from now on", crashed)
 	if len(r.nodes) == 1 {
-		dead.Want(true)
+		crashed.Want(true)
 	}
 	logs, views := storage.NewLogs(r.bucket, nil), map[string]*logView{}
 	began := time.Now()
@@ -243,7 +243,7 @@ func (r *run) quiet(ctx context.Context) bool {
 		}
 	}
 	r.logf("all settled after %v", time.Since(began).Round(time.Millisecond))
-	dead.Want(true)
+	crashed.Want(true)
 	return r.Await(ctx)
 }
 
@@ -255,7 +255,7 @@ func (r *run) catchUp(ctx context.Context) bool {
 	r.load.resume(reads)
 	defer r.load.reading.Wait()
 	defer endReads()
-	for i, k := range r.load.talks {
+	for i, k := range r.load.convs {
 		for _, n := range r.nodes {
 			if !r.fresh(ctx, n, k) {
 				return false
@@ -277,7 +277,7 @@ func (r *run) catchUp(ctx context.Context) bool {
 }
 
 // fresh reads a conversation from its beginning at a node.
-func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
+func (r *run) fresh(ctx context.Context, n *node, k *conv) bool {
 	s := noderun.Sight{Name: fmt.Sprintf("a fresh read at %v", n), From: conversation.Start, To: conversation.Start}
 	for {
 		seen, chunks, err := r.client.updates(ctx, n, k.id, s.To)
@@ -288,7 +288,7 @@ func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
 			r.Fail("%s: %s: %v", k.id, s.Name, err)
 			return false
 		}
-		k.looks = append(k.looks, seen)
+		k.observations = append(k.observations, seen)
 		s.Chunks, s.To = append(s.Chunks, chunks...), seen.Next
 		if seen.UpToDate {
 			r.sights[k.id] = append(r.sights[k.id], s)
@@ -314,7 +314,7 @@ func (r *run) stop(ctx context.Context) bool {
 // audit checks all conversations against their logs.
 func (r *run) audit(ctx context.Context) {
 	logs := storage.NewLogs(r.bucket, nil)
-	for _, k := range r.load.talks {
+	for _, k := range r.load.convs {
 		s := newLogView(k.id)
 		if err := s.Read(ctx, logs); err != nil {
 			r.Fail("%s: read the log: %v", k.id, err)
@@ -322,7 +322,7 @@ func (r *run) audit(ctx context.Context) {
 		}
 		e := &evidence{logView: s, sights: r.sights[k.id]}
 		e.history = history{
-			ID: k.id, Order: s.Order, Sent: k.sent, Looks: k.looks, Strict: r.plan.strict, Windows: r.watcher.changes(), Stale: heartbeat,
+			ID: k.id, Order: s.Order, Sent: k.sent, Observations: k.observations, Strict: r.plan.strict, Windows: r.watcher.changes(), Stale: heartbeat,
 			Limit: liveness,
 		}
 		for i, rd := range k.readers {
@@ -347,7 +347,7 @@ func (r *run) audit(ctx context.Context) {
 }
 
 // count adds a conversation to the counts.
-func (r *run) count(k *talk, s *logView) {
+func (r *run) count(k *conv, s *logView) {
 	for _, m := range k.sent {
 		r.counts["tries"] += m.Tries
 		if m.Receipt != nil && m.Receipt.Deduplicated {
@@ -362,7 +362,7 @@ func (r *run) count(k *talk, s *logView) {
 		r.counts["attempts beyond the first"] += a.Attempts - 1
 		r.counts["attempts released"] += a.Released
 	}
-	r.counts["reads"] += len(k.looks)
+	r.counts["reads"] += len(k.observations)
 	r.counts["reads not answered"] += k.shed
 	r.counts["batches"] += len(s.Hashes)
 	r.counts["claims"] += s.Claims

@@ -57,7 +57,7 @@ func TestTwoVersions(t *testing.T) {
 	v := &versions{
 		run: &run{
 			cluster: c, t: t, plan: plan{nodes: 2}, client: &client{c}, watcher: &watcher{bucket: c.bucket},
-			sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
+			sights: map[string][]noderun.Sight{}, counts: schedule.Counts{}, began: time.Now(),
 		},
 		newer: c.nodes[0], older: c.nodes[1], logs: storage.NewLogs(c.bucket, nil),
 		views: map[string]*logView{}, byHand: map[conversation.SubmissionID]bool{},
@@ -89,7 +89,7 @@ func (v *versions) steps(ctx context.Context) bool {
 	if refused == nil || !v.olderLeaves(ctx, busy) || !v.served(ctx, idle, refused) || !v.afterwards(ctx) {
 		return false
 	}
-	for _, k := range v.load.talks {
+	for _, k := range v.load.convs {
 		if !v.fresh(ctx, v.newer, k) {
 			return false
 		}
@@ -107,32 +107,32 @@ func (v *versions) steps(ctx context.Context) bool {
 }
 
 // until waits for a required event.
-func (v *versions) until(ctx context.Context, what string, done func() (bool, error)) bool {
+func (v *versions) until(ctx context.Context, desc string, done func() (bool, error)) bool {
 	for began := time.Now(); ; {
 		ok, err := done()
 		if ok && err == nil {
 			return true
 		}
 		if err != nil || v.Any() || time.Since(began) > liveness || noderun.Pause(ctx, 50*time.Millisecond) != nil {
-			v.Fail("%s does not come: %v", what, err)
+			v.Fail("%s does not come: %v", desc, err)
 			return false
 		}
 	}
 }
 
-func (v *versions) talk(name string, alone bool) *talk {
-	k := &talk{id: "v-" + name, seed: uint64(len(v.load.talks)), alone: alone}
-	v.load.talks = append(v.load.talks, k)
+func (v *versions) conv(name string, alone bool) *conv {
+	k := &conv{id: "v-" + name, seed: uint64(len(v.load.convs)), alone: alone}
+	v.load.convs = append(v.load.convs, k)
 	return k
 }
 
 // everywhere posts once more in every conversation that has followers, at some of the nodes.
 func (v *versions) everywhere(ctx context.Context, n int, nodes ...*node) bool {
-	for _, k := range v.load.talks {
+	for _, k := range v.load.convs {
 		if k.alone {
 			continue
 		}
-		if !v.load.say(ctx, k, k.dice(uint64(n)), nodes, n, "pace=5ms tokens=8") {
+		if !v.load.send(ctx, k, k.dice(uint64(n)), nodes, n, "pace=5ms tokens=8") {
 			return false
 		}
 	}
@@ -148,7 +148,7 @@ func (v *versions) settle(ctx context.Context) bool {
 }
 
 // owner returns the node that has the conversation in its pending-work journal, nil for none.
-func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
+func (v *versions) owner(ctx context.Context, k *conv) (*node, error) {
 	e, _, err := storage.NewestEpoch(ctx, v.cluster.bucket, 0)
 	if err != nil {
 		return nil, err
@@ -181,8 +181,8 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 }
 
 // begin starts a conversation whose first response blocks at a gate, and returns its owner.
-func (v *versions) begin(ctx context.Context, k *talk, gate string) (owner *node) {
-	if !v.load.say(ctx, k, k.dice(0), v.nodes, 0, "hold="+gate+" tokens=8") {
+func (v *versions) begin(ctx context.Context, k *conv, gate string) (owner *node) {
+	if !v.load.send(ctx, k, k.dice(0), v.nodes, 0, "hold="+gate+" tokens=8") {
 		return nil
 	}
 	v.until(ctx, "the owner of "+k.id, func() (bool, error) {
@@ -197,7 +197,7 @@ func (v *versions) begin(ctx context.Context, k *talk, gate string) (owner *node
 func (v *versions) sideBySide(ctx context.Context) bool {
 	owned := map[*node]int{}
 	for i := 0; owned[v.older] < 2 || owned[v.newer] < 2; i++ {
-		owner := v.begin(ctx, v.talk(fmt.Sprint(i), false), "owners")
+		owner := v.begin(ctx, v.conv(fmt.Sprint(i), false), "owners")
 		if owner == nil {
 			return false
 		}
@@ -212,7 +212,7 @@ func (v *versions) sideBySide(ctx context.Context) bool {
 // member.
 func (v *versions) unnoted(ctx context.Context) bool {
 	noted := ""
-	for _, k := range v.load.talks {
+	for _, k := range v.load.convs {
 		s := newLogView(k.id)
 		if err := s.Read(ctx, v.logs); err != nil {
 			v.Fail("%s: read the log: %v", k.id, err)
@@ -242,9 +242,9 @@ func (v *versions) unnoted(ctx context.Context) bool {
 
 // pick returns a conversation of the older node without followers. A busy one blocks at the gate of
 // that name.
-func (v *versions) pick(ctx context.Context, name string) *talk {
+func (v *versions) pick(ctx context.Context, name string) *conv {
 	for i := 0; ; i++ {
-		k := v.talk(fmt.Sprint(name, i), true)
+		k := v.conv(fmt.Sprint(name, i), true)
 		owner := v.begin(ctx, k, fmt.Sprint(name, i))
 		if owner == nil {
 			return nil
@@ -285,7 +285,7 @@ func (v *versions) skew(ctx context.Context) bool {
 
 // append writes a line that the older node cannot read at the end of a log, as a node does that takes
 // the conversation over.
-func (v *versions) append(ctx context.Context, k *talk) bool {
+func (v *versions) append(ctx context.Context, k *conv) bool {
 	id := conversation.SubmissionID("sub_byhand_" + k.id)
 	v.byHand[id] = true
 	line := fmt.Appendf(nil, `{"type":%q,"must":true,"submission":%q}`+"\n", nextNoted, id)
@@ -307,7 +307,7 @@ func (v *versions) append(ctx context.Context, k *talk) bool {
 
 // writeByHand writes to an idle conversation and to a busy one, and then releases the response of the
 // busy one.
-func (v *versions) writeByHand(ctx context.Context, idle, busy *talk) bool {
+func (v *versions) writeByHand(ctx context.Context, idle, busy *conv) bool {
 	if !v.append(ctx, idle) || !v.append(ctx, busy) {
 		return false
 	}
@@ -318,7 +318,7 @@ func (v *versions) writeByHand(ctx context.Context, idle, busy *talk) bool {
 }
 
 // refusals counts the errors in the log of the older node that name the unknown type and a conversation.
-func (v *versions) refusals(k *talk) (n int) {
+func (v *versions) refusals(k *conv) (n int) {
 	p := v.older.Running()
 	if p == nil {
 		return 0
@@ -368,7 +368,7 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 	return answer{resp.StatusCode, failure.Error.Type, resp.Header.Get("Retry-After") != ""}
 }
 
-func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
+func (v *versions) objects(ctx context.Context, k *conv) map[string]string {
 	out := map[string]string{}
 	key := newLogView(k.id).Key
 	page, err := v.cluster.bucket.List(ctx, storage.ListQuery{Prefix: string(key[:2]) + "/" + string(key) + "/"})
@@ -387,7 +387,7 @@ func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
 
 // refuse sends requests that the older node cannot serve, and returns the message that was not
 // admitted.
-func (v *versions) refuse(ctx context.Context, k *talk) *sent {
+func (v *versions) refuse(ctx context.Context, k *conv) *sent {
 	m := newSent(k.id+".refused", "tokens=8")
 	before := v.objects(ctx, k)
 	for i := range 6 {
@@ -428,7 +428,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 
 // olderLeaves shuts down the older node while clients talk to the newer one, which then takes over the
 // pending work.
-func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
+func (v *versions) olderLeaves(ctx context.Context, busy *conv) bool {
 	if !v.unnoted(ctx) {
 		return false
 	}
@@ -463,7 +463,7 @@ func (v *versions) metrics(ctx context.Context) ([]byte, error) {
 }
 
 // served sends the refused message again.
-func (v *versions) served(ctx context.Context, k *talk, m *sent) bool {
+func (v *versions) served(ctx context.Context, k *conv, m *sent) bool {
 	if err := v.client.sendTo(ctx, k.dice(5), []*node{v.newer}, k.id, m); err != nil || m.Receipt.Deduplicated {
 		v.Fail("send refused message again: got %+v, %v", m.Receipt, err)
 		return false
@@ -478,7 +478,7 @@ func (v *versions) afterwards(ctx context.Context) bool {
 	if !v.everywhere(ctx, onceAlone, v.newer) || !v.settle(ctx) {
 		return false
 	}
-	for _, k := range v.load.talks {
+	for _, k := range v.load.convs {
 		s := v.views[k.id]
 		for _, a := range s.Order {
 			alone := strings.HasSuffix(a.Key, fmt.Sprint(".", onceAlone)) || strings.HasSuffix(a.Key, ".refused")

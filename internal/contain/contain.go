@@ -8,20 +8,20 @@ import (
 // Do calls an author's function and returns its result. what names the function in errors ("tool
 // label"). The error is a [*PanicError], an [*ExitError], or has the text of the function's own error
 // and supports errors.Is and errors.As.
-func Do[T any](what string, fn func() (T, error)) (T, error) {
-	out := &outcome[T]{err: &ExitError{What: what}}
+func Do[T any](desc string, fn func() (T, error)) (T, error) {
+	out := &outcome[T]{err: &ExitError{Op: desc}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		out.run(what, fn)
+		out.run(desc, fn)
 	}()
 	<-done
 	return out.value, out.err
 }
 
 // Run is [Do] for a function without a result.
-func Run(what string, fn func() error) error {
-	_, err := Do(what, func() (struct{}, error) { return struct{}{}, fn() })
+func Run(desc string, fn func() error) error {
+	_, err := Do(desc, func() (struct{}, error) { return struct{}{}, fn() })
 	return err
 }
 
@@ -31,10 +31,10 @@ type outcome[T any] struct {
 	err   error
 }
 
-func (o *outcome[T]) run(what string, fn func() (T, error)) {
+func (o *outcome[T]) run(desc string, fn func() (T, error)) {
 	defer func() {
 		if v := recover(); v != nil {
-			crash := &PanicError{What: what, Value: fmt.Sprintf("%T", v), Stack: debug.Stack()}
+			crash := &PanicError{Op: desc, Value: fmt.Sprintf("%T", v), Stack: debug.Stack()}
 			o.err = crash // taking the text of v may end the goroutine
 			crash.take(v)
 		}

@@ -11,8 +11,8 @@ import (
 // PanicError is a contained panic. Models and callers may see its text; Value and Stack are for logs
 // only.
 type PanicError struct {
-	// What names the function: "tool label".
-	What string
+	// Op names the function: "tool label".
+	Op string
 	// Value is the text of the panic's value.
 	Value string
 	Stack []byte
@@ -21,7 +21,7 @@ type PanicError struct {
 }
 
 // Error implements error. It has neither the value nor the stack.
-func (e *PanicError) Error() string { return e.What + " crashed" }
+func (e *PanicError) Error() string { return e.Op + " crashed" }
 
 // Unwrap returns the panic's value, as its text, if it is an error; else nil.
 func (e *PanicError) Unwrap() error { return e.cause }
@@ -50,22 +50,22 @@ func Logged(err error) error {
 
 // ExitError reports that a function ended its goroutine by runtime.Goexit.
 type ExitError struct {
-	// What names the function.
-	What string
+	// Op names the function.
+	Op string
 }
 
 // Error implements error.
 func (e *ExitError) Error() string {
-	return e.What + " ended its goroutine without returning, by runtime.Goexit or FailNow of a test; return an error instead"
+	return e.Op + " ended its goroutine without returning, by runtime.Goexit or FailNow of a test; return an error instead"
 }
 
 // Freeze returns an error with the text of an author's error, whose methods run contained from now on.
 // It returns nil for nil. If the text cannot be taken, it returns a [*PanicError] or an [*ExitError].
-func Freeze(what string, err error) error {
+func Freeze(desc string, err error) error {
 	if err == nil || settled(err) {
 		return err
 	}
-	return Run(what, func() error { return err })
+	return Run(desc, func() error { return err })
 }
 
 // settled reports whether neither an error nor one that it wraps has methods of an author.

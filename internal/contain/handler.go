@@ -9,9 +9,9 @@ import (
 // After an error the caller breaks the connection of such a response, by a panic with [http.ErrAbortHandler], and
 // otherwise sends an answer. A handler that panics with [http.ErrAbortHandler] counts as one that has sent a part; that
 // value is then the error, which is not logged.
-func Handle(what string, w http.ResponseWriter, serve func(http.ResponseWriter) error) (sent bool, err error) {
+func Handle(desc string, w http.ResponseWriter, serve func(http.ResponseWriter) error) (sent bool, err error) {
 	res := &response{ResponseWriter: w}
-	err = Run(what, func() error { return serve(res) })
+	err = Run(desc, func() error { return serve(res) })
 	if crash := new(PanicError); errors.As(err, &crash) && errors.Is(crash, http.ErrAbortHandler) {
 		return true, http.ErrAbortHandler
 	}

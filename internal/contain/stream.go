@@ -14,12 +14,12 @@ const streamGrace = 5 * time.Second
 // consumer alternate: one runs only while the other waits. Errors are frozen as by [Do]. A panic or a
 // missing return is the last error of the sequence. An iterator that continues for 5 s after ctx has
 // ended is abandoned, with the cause of ctx as the last error.
-func Stream[V any](ctx context.Context, what string, begin func() iter.Seq2[V, error]) iter.Seq2[V, error] {
+func Stream[V any](ctx context.Context, desc string, begin func() iter.Seq2[V, error]) iter.Seq2[V, error] {
 	return func(yield func(V, error) bool) {
 		s := &stream[V]{items: make(chan item[V]), more: make(chan bool), ended: make(chan struct{})}
 		go func() {
 			defer close(s.ended)
-			s.err = Run(what, func() error { s.produce(begin()); return nil })
+			s.err = Run(desc, func() error { s.produce(begin()); return nil })
 		}()
 		if s.consume(ctx, yield) {
 			s.wait()

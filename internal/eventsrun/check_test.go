@@ -33,9 +33,9 @@ func compare(want, have []string) (flaws []string) {
 			i, k = i+1, k+1
 		}
 	}
-	for what, ids := range map[string][]string{"are missing": missing, "are in no log": extra, "are there twice": twice} {
+	for desc, ids := range map[string][]string{"are missing": missing, "are in no log": extra, "are there twice": twice} {
 		if len(ids) > 0 {
-			flaws = append(flaws, fmt.Sprintf("%d of %d events %s, the first: %s", len(ids), len(want), what, strings.Join(ids[:min(len(ids), shownIDs)], " ")))
+			flaws = append(flaws, fmt.Sprintf("%d of %d events %s, the first: %s", len(ids), len(want), desc, strings.Join(ids[:min(len(ids), shownIDs)], " ")))
 		}
 	}
 	slices.Sort(flaws)

@@ -149,7 +149,7 @@ func (c *cluster) stop() {
 }
 
 // until polls until so returns true. The argument what describes the condition for the error.
-func until(ctx context.Context, what string, so func() (bool, error)) error {
+func until(ctx context.Context, desc string, so func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("not within %v", liveness))
 	defer cancel()
 	for {
@@ -157,7 +157,7 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 			return err
 		}
 		if err := noderun.Pause(ctx, 200*time.Millisecond); err != nil {
-			return fmt.Errorf("wait until %s: %w", what, err)
+			return fmt.Errorf("wait until %s: %w", desc, err)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// talk is a conversation. One client uses it at a time.
-type talk struct {
+// conv is a conversation. One client uses it at a time.
+type conv struct {
 	id   string
 	rand *rand.Rand
 	sent int
@@ -28,7 +28,7 @@ type message struct {
 	events    int // minimum number of its durable events
 }
 
-func (k *talk) next() message {
+func (k *conv) next() message {
 	r := k.rand
 	m := message{key: fmt.Sprintf("%s.%d", k.id, k.sent), events: 10}
 	k.sent++
@@ -73,7 +73,7 @@ type load struct {
 	client  *client
 	clients int
 	think   time.Duration // pause of a client between two messages
-	idle    chan *talk    // without a client
+	idle    chan *conv    // without a client
 
 	mu     sync.Mutex
 	rounds []round
@@ -88,16 +88,16 @@ type round struct {
 }
 
 // newLoad makes clients and conversations, in the order of a seed.
-func newLoad(c *client, seed uint64, clients, talks int) *load {
-	l := &load{client: c, clients: clients, think: sample.Of(300*time.Millisecond, 1500*time.Millisecond), idle: make(chan *talk, talks)}
-	for i := range talks {
-		l.idle <- newTalk(seed, i)
+func newLoad(c *client, seed uint64, clients, convs int) *load {
+	l := &load{client: c, clients: clients, think: sample.Of(300*time.Millisecond, 1500*time.Millisecond), idle: make(chan *conv, convs)}
+	for i := range convs {
+		l.idle <- newConv(seed, i)
 	}
 	return l
 }
 
-func newTalk(seed uint64, i int) *talk {
-	return &talk{id: fmt.Sprintf("t%d-%d", seed, i), rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+func newConv(seed uint64, i int) *conv {
+	return &conv{id: fmt.Sprintf("t%d-%d", seed, i), rand: rand.New(rand.NewPCG(seed, uint64(i)))}
 }
 
 // run posts until over ends. Messages in flight then still settle, or ctx ends.
@@ -123,12 +123,12 @@ func (l *load) run(ctx, over context.Context) error {
 }
 
 // round posts the next message of a conversation and waits for its settlement.
-func (l *load) round(ctx context.Context, client int, k *talk) error {
-	return l.say(ctx, client, k, k.next())
+func (l *load) round(ctx context.Context, client int, k *conv) error {
+	return l.send(ctx, client, k, k.next())
 }
 
-// say posts a message and waits for its settlement.
-func (l *load) say(ctx context.Context, client int, k *talk, m message) error {
+// send posts a message and waits for its settlement.
+func (l *load) send(ctx context.Context, client int, k *conv, m message) error {
 	begun := time.Now()
 	receipt, err := l.client.post(ctx, k.rand, k.id, m.key, m.text)
 	if err != nil {
@@ -201,7 +201,7 @@ func TestCount(t *testing.T) {
 func TestSeedRepeatsMessages(t *testing.T) {
 	var all []string
 	for i := range 40 {
-		one, two := newTalk(7, i), newTalk(7, i)
+		one, two := newConv(7, i), newConv(7, i)
 		for range 5 {
 			a, b := one.next(), two.next()
 			if a != b {

@@ -24,7 +24,7 @@ type metrics struct {
 }
 
 func (n *node) scrape(ctx context.Context) (metrics, error) {
-	body, err := n.Says(ctx, "/metrics")
+	body, err := n.Get(ctx, "/metrics")
 	if err != nil {
 		return metrics{}, fmt.Errorf("metrics of %v: %w", n, err)
 	}

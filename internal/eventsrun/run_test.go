@@ -27,9 +27,9 @@ const (
 	outages = 3
 	// manyEvents is the number of events that exhausts a node's memory for events.
 	manyEvents = 200_000
-	// lastTalks is the number of conversations that begin after all others, and the minimum of those
+	// lastConvs is the number of conversations that begin after all others, and the minimum of those
 	// before. With so many every node has some.
-	lastTalks = 32
+	lastConvs = 32
 	// sampled is the number of conversations whose events are compared as JSON.
 	sampled = 12
 )
@@ -54,7 +54,7 @@ func TestEventsRun(t *testing.T) {
 	if r.events >= manyEvents {
 		clients = 32
 	}
-	r.load = newLoad(&client{r.cluster}, r.seed, clients, max(6*clients, lastTalks, r.events/500))
+	r.load = newLoad(&client{r.cluster}, r.seed, clients, max(6*clients, lastConvs, r.events/500))
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchMemory(ctx, r.away.Load) })
@@ -347,13 +347,13 @@ func (r *run) catchUp(ctx context.Context) error {
 
 // lastConversations begins new conversations, so that every node emits an event.
 func (r *run) lastConversations(ctx context.Context) error {
-	errs := make([]error, lastTalks)
+	errs := make([]error, lastConvs)
 	var wg sync.WaitGroup
-	for i := range lastTalks {
+	for i := range lastConvs {
 		wg.Go(func() {
-			k := newTalk(r.seed, 1<<20+i)
+			k := newConv(r.seed, 1<<20+i)
 			k.sent++
-			errs[i] = r.load.say(ctx, i, k, message{key: k.id, text: "note=" + k.id + " tokens=3", events: 10})
+			errs[i] = r.load.send(ctx, i, k, message{key: k.id, text: "note=" + k.id + " tokens=3", events: 10})
 		})
 	}
 	wg.Wait()
@@ -413,7 +413,7 @@ func (r *run) checkDurable(ctx context.Context) error {
 // sample chooses conversations whose events are compared as JSON.
 func (r *run) sample() (out []conversation.Address) {
 	for range sampled {
-		out = append(out, conversation.Address{Agent: agentName, ID: newTalk(r.seed, r.rand.IntN(min(cap(r.load.idle), r.load.begun))).id})
+		out = append(out, conversation.Address{Agent: agentName, ID: newConv(r.seed, r.rand.IntN(min(cap(r.load.idle), r.load.begun))).id})
 	}
 	slices.SortFunc(out, func(a, b conversation.Address) int { return strings.Compare(a.ID, b.ID) })
 	return slices.Compact(out)
@@ -462,9 +462,9 @@ func (r *run) checkSample(ctx context.Context, sample []conversation.Address, wa
 // checkLive checks the live events of the nodes that were not killed, once the last of them are
 // stored.
 func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
-	var flaws, told []string
+	var flaws, reports []string
 	err := until(ctx, "the live events of all nodes add up", func() (bool, error) {
-		flaws, told = nil, nil
+		flaws, reports = nil, nil
 		rows, err := r.liveOf(ctx)
 		if err != nil {
 			return false, err
@@ -478,7 +478,7 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 			for _, f := range e.flaws() {
 				flaws = append(flaws, fmt.Sprintf("%v: %s", n, f))
 			}
-			told = append(told, fmt.Sprintf("%v emitted %d live events: %d are stored, %d dropped, the table has %d; %d writes failed",
+			reports = append(reports, fmt.Sprintf("%v emitted %d live events: %d are stored, %d dropped, the table has %d; %d writes failed",
 				n, e.rows.highest+1, e.after.live(), e.after.dropped, e.rows.ids, e.after.fails))
 			if e.after.lost != 0 {
 				return false, fmt.Errorf("%v has abandoned logs: %+v", n, e.after)
@@ -492,7 +492,7 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, strings.Join(flaws, "; "))
 	}
-	for _, line := range told {
+	for _, line := range reports {
 		r.logf("%s", line)
 	}
 	return nil

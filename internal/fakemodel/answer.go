@@ -19,9 +19,9 @@ type block struct {
 	kind string
 	// index is the position among all blocks, number the position among calls.
 	index, number int
-	// said is the content so far, which are the arguments for a call; piece is its last increment.
-	said  []byte
-	piece string
+	// content is the content so far, which are the arguments for a call; piece is its last increment.
+	content []byte
+	piece   string
 	// id and name identify a call.
 	id, name string
 }
@@ -64,7 +64,7 @@ type answer struct {
 	events int
 }
 
-func (a *answer) say(kind, piece string) {
+func (a *answer) addText(kind, piece string) {
 	if !a.open || a.last().kind != kind {
 		a.add(&block{kind: kind})
 	}
@@ -103,7 +103,7 @@ func (a *answer) add(b *block) {
 
 func (a *answer) more(piece string) {
 	b := a.last()
-	b.said, b.piece = append(b.said, piece...), piece
+	b.content, b.piece = append(b.content, piece...), piece
 	a.write(b.kind+" more", b)
 }
 
@@ -208,19 +208,19 @@ var names = map[string]func(a *answer, b *block) string{
 	"index":  func(_ *answer, b *block) string { return strconv.Itoa(b.index) },
 	"number": func(_ *answer, b *block) string { return strconv.Itoa(b.number) },
 	"piece":  func(_ *answer, b *block) string { return quote(b.piece) },
-	"said":   func(_ *answer, b *block) string { return quote(string(b.said)) },
+	"said":   func(_ *answer, b *block) string { return quote(string(b.content)) },
 	"call":   func(_ *answer, b *block) string { return b.id },
 	"name":   func(_ *answer, b *block) string { return quote(b.name) },
-	"input":  func(_ *answer, b *block) string { return cmp.Or(string(b.said), "{}") }, // an empty object until the first piece
+	"input":  func(_ *answer, b *block) string { return cmp.Or(string(b.content), "{}") }, // an empty object until the first piece
 	"signature": func(_ *answer, b *block) string {
-		if len(b.said) == 0 {
+		if len(b.content) == 0 {
 			return `""`
 		}
-		return quote(sign(string(b.said)))
+		return quote(sign(string(b.content)))
 	},
 
-	"texts":    func(a *answer, _ *block) string { return quote(a.said(blockText)) },
-	"thoughts": func(a *answer, _ *block) string { return quote(a.said(blockThinking)) },
+	"texts":    func(a *answer, _ *block) string { return quote(a.content(blockText)) },
+	"thoughts": func(a *answer, _ *block) string { return quote(a.content(blockThinking)) },
 	"in":       func(a *answer, _ *block) string { return strconv.Itoa(a.usage.input) },
 	"out":      func(a *answer, _ *block) string { return strconv.Itoa(a.usage.output) },
 	"thought":  func(a *answer, _ *block) string { return strconv.Itoa(a.usage.reasoning) },
@@ -240,12 +240,12 @@ func quote(s string) string {
 	return `"` + s + `"`
 }
 
-// said joins the blocks of a kind.
-func (a *answer) said(kind string) string {
+// content joins the blocks of a kind.
+func (a *answer) content(kind string) string {
 	var all []byte
 	for _, b := range a.blocks {
 		if b.kind == kind {
-			all = append(all, b.said...)
+			all = append(all, b.content...)
 		}
 	}
 	return string(all)

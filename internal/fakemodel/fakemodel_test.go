@@ -115,7 +115,7 @@ func all(t *testing.T, o *fakemodel.Options, test func(t *testing.T, c *client))
 	}
 }
 
-type said struct {
+type result struct {
 	Text, Reasoning string
 	Calls           []string
 	Stop            providers.StopReason
@@ -123,18 +123,18 @@ type said struct {
 	Kind            providers.ErrorKind
 }
 
-func (c *client) ask(t *testing.T, o providers.Options, messages ...providers.Message) (said, *providers.Error) {
+func (c *client) ask(t *testing.T, o providers.Options, messages ...providers.Message) (result, *providers.Error) {
 	t.Helper()
 	return c.send(t.Context(), t, providers.Request{Messages: messages}, o)
 }
 
-func (c *client) send(ctx context.Context, t *testing.T, req providers.Request, o providers.Options) (said, *providers.Error) {
+func (c *client) send(ctx context.Context, t *testing.T, req providers.Request, o providers.Options) (result, *providers.Error) {
 	t.Helper()
 	events, failure, broken := providertest.Collect(c.protocol.Stream(ctx, c.of, req, o))
 	if broken != nil {
 		t.Fatal(broken)
 	}
-	var s said
+	var s result
 	for _, e := range events {
 		switch e := e.(type) {
 		case providers.TextDelta:
@@ -186,29 +186,29 @@ func TestProtocolSuite(t *testing.T) {
 func TestScripts(t *testing.T) {
 	tests := map[string]struct {
 		prompt string
-		want   said
+		want   result
 	}{
-		"plain text": {"Hello there,  friend", said{Text: "You said: Hello there,  friend", Stop: providers.StopStop, Output: 6}},
-		"equation":   {"x=1 is plain", said{Text: "You said: x=1 is plain", Stop: providers.StopStop, Output: 5}},
-		"tokens":     {"tokens=3", said{Text: "w1 w2 w3", Stop: providers.StopStop, Output: 3}},
-		"say":        {`say="Grüße,  Welt" tokens=1`, said{Text: "Grüße,  Welt w1", Stop: providers.StopStop, Output: 4}},
-		"reasoning":  {"reasoning=2 tokens=1", said{Reasoning: "t1 t2", Text: "w1", Stop: providers.StopStop, Output: 3}},
-		"two tools": {`say="One moment." tool=a {"città":"Nîmes"} tool=b`, said{
+		"plain text": {"Hello there,  friend", result{Text: "You said: Hello there,  friend", Stop: providers.StopStop, Output: 6}},
+		"equation":   {"x=1 is plain", result{Text: "You said: x=1 is plain", Stop: providers.StopStop, Output: 5}},
+		"tokens":     {"tokens=3", result{Text: "w1 w2 w3", Stop: providers.StopStop, Output: 3}},
+		"say":        {`say="Grüße,  Welt" tokens=1`, result{Text: "Grüße,  Welt w1", Stop: providers.StopStop, Output: 4}},
+		"reasoning":  {"reasoning=2 tokens=1", result{Reasoning: "t1 t2", Text: "w1", Stop: providers.StopStop, Output: 3}},
+		"two tools": {`say="One moment." tool=a {"città":"Nîmes"} tool=b`, result{
 			Text: "One moment.", Calls: []string{`c00001000 a {"città":"Nîmes"}`, "c00001001 b {}"}, Stop: providers.StopToolUse, Output: 4,
 		}},
-		"no output":    {"note=x", said{Text: "Done.", Stop: providers.StopStop, Output: 1}},
-		"finish":       {"tokens=1 finish=length", said{Text: "w1", Stop: providers.StopLength, Output: 1}},
-		"paced":        {"tokens=2 pace=1ms", said{Text: "w1 w2", Stop: providers.StopStop, Output: 2}},
-		"refused":      {"status=400", said{Kind: providers.KindInvalidRequest}},
-		"overflow":     {`status=400 message="prompt is too long"`, said{Kind: providers.KindContextOverflow}},
-		"no key":       {"status=401", said{Kind: providers.KindAuth}},
-		"rate limit":   {"status=429", said{Kind: providers.KindRateLimit}},
-		"overloaded":   {"status=529", said{Kind: providers.KindOverloaded}},
-		"fails early":  {"fail=0", said{Kind: providers.KindOverloaded}},
-		"fails":        {"fail=2", said{Text: "w1 w2", Kind: providers.KindOverloaded}},
-		"truncated":    {"truncate=10", said{Text: "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10", Kind: providers.KindTruncated}},
-		"unknown verb": {"tokens=1 sing=2", said{Kind: providers.KindInvalidRequest}},
-		"wrong number": {"tokens=many", said{Kind: providers.KindInvalidRequest}},
+		"no output":    {"note=x", result{Text: "Done.", Stop: providers.StopStop, Output: 1}},
+		"finish":       {"tokens=1 finish=length", result{Text: "w1", Stop: providers.StopLength, Output: 1}},
+		"paced":        {"tokens=2 pace=1ms", result{Text: "w1 w2", Stop: providers.StopStop, Output: 2}},
+		"refused":      {"status=400", result{Kind: providers.KindInvalidRequest}},
+		"overflow":     {`status=400 message="prompt is too long"`, result{Kind: providers.KindContextOverflow}},
+		"no key":       {"status=401", result{Kind: providers.KindAuth}},
+		"rate limit":   {"status=429", result{Kind: providers.KindRateLimit}},
+		"overloaded":   {"status=529", result{Kind: providers.KindOverloaded}},
+		"fails early":  {"fail=0", result{Kind: providers.KindOverloaded}},
+		"fails":        {"fail=2", result{Text: "w1 w2", Kind: providers.KindOverloaded}},
+		"truncated":    {"truncate=10", result{Text: "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10", Kind: providers.KindTruncated}},
+		"unknown verb": {"tokens=1 sing=2", result{Kind: providers.KindInvalidRequest}},
+		"wrong number": {"tokens=many", result{Kind: providers.KindInvalidRequest}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestOnlySelectsModel(t *testing.T) {
 func TestStepsAnswerTools(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		history := []providers.Message{user(`reasoning=1 tool=a {"n":1} tool=b then say="Once more." tool=a`)}
-		for step, want := range []said{
+		for step, want := range []result{
 			{Reasoning: "t1", Calls: []string{`c00001000 a {"n":1}`, "c00001001 b {}"}, Stop: providers.StopToolUse, Output: 3},
 			{Text: "Once more.", Calls: []string{"c00004000 a {}"}, Stop: providers.StopToolUse, Output: 3},
 			{Text: "The tool said: result 0", Stop: providers.StopStop, Output: 5},
@@ -331,7 +331,7 @@ func TestGoogleChecksSignatures(t *testing.T) {
 				if failure != nil || broken != nil {
 					t.Fatalf("step %d: %v, %s, %v", step, failure, failureBody(failure), broken)
 				}
-				reply, results := providertest.Said(c.of.Spec(), events), providers.Message{Role: providers.RoleTool}
+				reply, results := providertest.MessageOf(c.of.Spec(), events), providers.Message{Role: providers.RoleTool}
 				for _, p := range reply.Parts {
 					if call, ok := p.(providers.ToolCall); ok {
 						results.Parts = append(results.Parts, providers.ToolResult{CallID: call.ID, Name: call.Name, Content: []providers.Part{picture}})
@@ -376,9 +376,9 @@ func TestOutputLimit(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		const limit = 16 // the minimum of some formats
 		got, _ := c.ask(t, providers.Options{MaxTokens: limit}, user("tokens=20"))
-		want := said{Stop: providers.StopLength, Output: limit}
+		want := result{Stop: providers.StopLength, Output: limit}
 		if c.of.API == openairesponses.APICodex { // the format has no limit
-			want = said{Stop: providers.StopStop, Output: 20}
+			want = result{Stop: providers.StopStop, Output: 20}
 		}
 		if got.Text = ""; !cmp.Equal(want, got) {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -389,9 +389,9 @@ func TestOutputLimit(t *testing.T) {
 func TestContentFilter(t *testing.T) {
 	all(t, nil, func(t *testing.T, c *client) {
 		got, _ := c.ask(t, providers.Options{}, user("tokens=1 finish=filter"))
-		want := said{Text: "w1", Stop: providers.StopContentFilter, Output: 1}
+		want := result{Text: "w1", Stop: providers.StopContentFilter, Output: 1}
 		if c.of.API == mistralconversations.API { // the format has no such reason
-			want = said{Text: "w1", Kind: providers.KindOverloaded}
+			want = result{Text: "w1", Kind: providers.KindOverloaded}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -42,11 +42,11 @@ var google = newVendor("google", vendor{
 		switch {
 		case name == "numbered" && a.p.numbers():
 			return `"id":` + quote(b.id) + `,`
-		case name == "sealed" && a.p.signs() && a.said(blockText) != "":
+		case name == "sealed" && a.p.signs() && a.content(blockText) != "":
 			return `"content":{"role":"model","parts":[{"text":"","thoughtSignature":` + quote(sign("")) + `}]},`
 		case name == "signed" && a.p.signs() && b.number == 0: // the first call
 			var args any
-			_ = json.Unmarshal(b.said, &args) // Arguments in scripts are objects.
+			_ = json.Unmarshal(b.content, &args) // Arguments in scripts are objects.
 			return `,"thoughtSignature":` + quote(signCall(b.name, args))
 		}
 		return ""
@@ -95,7 +95,7 @@ func (p *prompt) numbers() bool { return !strings.HasPrefix(p.model, "gemini-2")
 func (p *prompt) addReply(parts []any, repeats bool) error {
 	t := turn{side: sideAssistant}
 	for _, part := range parts {
-		said, signature := text(part, "text"), text(part, "thoughtSignature")
+		reply, signature := text(part, "text"), text(part, "thoughtSignature")
 		switch {
 		case has(part, "functionCall"):
 			c, err := p.googleCall(get(part, "functionCall"), signature, len(t.calls))
@@ -105,12 +105,12 @@ func (p *prompt) addReply(parts []any, repeats bool) error {
 			t.calls = append(t.calls, c)
 		case !has(part, "text") && signature == "":
 			return errors.New("unknown part of the model")
-		case said == "" && signature == "":
+		case reply == "" && signature == "":
 			return errors.New("text is empty")
-		case signature != "" && signature != sign(said):
+		case signature != "" && signature != sign(reply):
 			return errSignature
-		case get(part, "thought") != true && said != "":
-			t.texts = append(t.texts, said)
+		case get(part, "thought") != true && reply != "":
+			t.texts = append(t.texts, reply)
 		}
 	}
 	if repeats && len(t.calls) > 0 {

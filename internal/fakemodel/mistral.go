@@ -18,8 +18,8 @@ var mistral = newVendor("mistral", vendor{
 		return p.chat(c, partsOf{"text": "text", "+thinking": "thinking", "-image_url": "image_url"})
 	},
 	fill: func(a *answer, _ *block, _ string) string { // fills the only name, $content
-		if a.said(blockThinking) == "" {
-			return quote(a.said(blockText))
+		if a.content(blockThinking) == "" {
+			return quote(a.content(blockText))
 		}
 		return a.form("content and thoughts", nil)
 	},

@@ -154,7 +154,7 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 	}
 	faulty := (s.only == "" || s.only == p.model) && (s.times == 0 || m.count(p) <= s.times)
 	if s.status == 0 || !faulty {
-		m.speak(w, r, f, p, s, faulty)
+		m.respond(w, r, f, p, s, faulty)
 		return
 	}
 	if s.retryAfter >= 0 {
@@ -163,11 +163,11 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 	refuse(s.status, s.message)
 }
 
-// speak executes a step. It panics with http.ErrAbortHandler to close the connection.
-func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
+// respond executes a step. It panics with http.ErrAbortHandler to close the connection.
+func (m *Model) respond(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
 	out := &sender{w: w}
 	a := &answer{of: f, p: p, id: "fake_" + p.hash()[:16], out: out, usage: usage{input: p.words(), output: 1}}
-	sp := &speaker{answer: a, pass: m.pass, pace: s.pace}
+	sp := &emitter{answer: a, pass: m.pass, pace: s.pace}
 	switch err := sp.perform(r.Context(), s, faulty); {
 	case errors.Is(err, errBreak):
 		panic(http.ErrAbortHandler)

@@ -92,13 +92,13 @@ func (p *prompt) step() (*step, error) {
 	case n < len(steps):
 		return steps[n], nil
 	case p.turns[len(p.turns)-1].side == sideTool:
-		return newStep().say("The tool said: " + p.results()), nil
+		return newStep().addText("The tool said: " + p.results()), nil
 	}
-	said := "You said: " + text
+	echo := "You said: " + text
 	for _, image := range p.turns[at].images {
-		said += " [" + image + "]"
+		echo += " [" + image + "]"
 	}
-	return newStep().say(said), nil
+	return newStep().addText(echo), nil
 }
 
 // last returns the last text of the last user message, the index of that message, and the number of

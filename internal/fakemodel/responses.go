@@ -41,8 +41,8 @@ func responses(refuse func(call any) error) vendor {
 		fill: func(a *answer, b *block, name string) string {
 			switch {
 			case name == "encrypted": // the encrypted content is incomplete at first
-				return quote(a.p.encrypt(string(b.said)))
-			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"): // the phase of a complete message
+				return quote(a.p.encrypt(string(b.content)))
+			case len(b.content) == 0 || !strings.HasSuffix(a.p.model, "-codex"): // the phase of a complete message
 				return ""
 			case a.finish != "" && b == a.last():
 				return `"phase":"` + phaseFinal + `",`
@@ -87,8 +87,8 @@ func isSystem(item any) bool {
 	return text(item, "role") == "system" || text(item, "role") == "developer"
 }
 
-// isSaid reports whether an item is model output.
-func isSaid(item any) bool {
+// isEmitted reports whether an item is model output.
+func isEmitted(item any) bool {
 	kind := text(item, "type")
 	return text(item, "role") == sideAssistant || kind == itemReasoning || kind == itemCall
 }
@@ -96,7 +96,7 @@ func isSaid(item any) bool {
 func (p *prompt) addItems(items []any) error {
 	for i, item := range items {
 		var err error
-		if text(item, "type") == itemReasoning && (i+1 == len(items) || !isSaid(items[i+1])) {
+		if text(item, "type") == itemReasoning && (i+1 == len(items) || !isEmitted(items[i+1])) {
 			err = errors.New("item of type 'reasoning' was provided without its required following item")
 		} else {
 			err = p.addItem(item)
@@ -112,7 +112,7 @@ func (p *prompt) addItems(items []any) error {
 func (p *prompt) addItem(item any) error {
 	role, content := text(item, "role"), get(item, "content")
 	t := &turn{side: role}
-	if isSaid(item) {
+	if isEmitted(item) {
 		if n := len(p.turns); n == 0 || p.turns[n-1].side != sideAssistant {
 			p.turns = append(p.turns, turn{side: sideAssistant})
 		}

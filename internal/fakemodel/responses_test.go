@@ -14,11 +14,11 @@ func TestResponsesBadCalls(t *testing.T) {
 		calls   = asks + `,{"type":"function_call","call_id":"c1","name":"a","arguments":"{}"}`
 		answers = calls + `,{"type":"function_call_output","call_id":"c1","output":"1"}`
 		thinks  = asks + `,{"type":"reasoning","summary":[],"encrypted_content":"x"}`
-		says    = asks + `,{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]}`
+		message = asks + `,{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]}`
 	)
 	for name, tt := range map[string]struct{ path, input, more, want string }{
 		"no input":             {openAI, ``, ``, "messages are missing"},
-		"ends with answer":     {azure, says, ``, "last message"},
+		"ends with answer":     {azure, message, ``, "last message"},
 		"unknown role":         {openAI, `{"role":"tool","content":"x"}`, ``, "unknown role"},
 		"unknown item":         {openAI, asks + `,{"type":"call"}`, ``, "unknown item type"},
 		"unknown member":       {openAI, asks, `,"messages":[]`, "unknown field"},
@@ -26,11 +26,11 @@ func TestResponsesBadCalls(t *testing.T) {
 		"late system":          {openAI, asks + `,{"role":"developer","content":"x"}`, ``, "must come first"},
 		"system of an account": {codex, `{"role":"system","content":"x"},` + asks, `,"stream":true,"instructions":"x"`, "are instructions"},
 		"no content":           {openAI, `{"role":"user"}`, ``, "content is missing"},
-		"text of the other":    {openAI, strings.Replace(says, "output_text", "input_text", 1), ``, `invalid value \"input_text\"`},
+		"text of the other":    {openAI, strings.Replace(message, "output_text", "input_text", 1), ``, `invalid value \"input_text\"`},
 		"url as an object":     {openAI, `{"role":"user","content":[{"type":"input_image","image_url":{"url":"data:image/png;base64,YQ=="}}]}`, ``, "decode content"},
 		"no data URL":          {openAI, `{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,?"}]}`, ``, "data URL"},
-		"image of the model":   {openAI, strings.Replace(says, "output_text", "input_image", 1), ``, "invalid value"},
-		"unknown phase":        {openAI, strings.Replace(says, `"role":"assistant"`, `"role":"assistant","phase":"x"`, 1), ``, "unknown phase"},
+		"image of the model":   {openAI, strings.Replace(message, "output_text", "input_image", 1), ``, "invalid value"},
+		"unknown phase":        {openAI, strings.Replace(message, `"role":"assistant"`, `"role":"assistant","phase":"x"`, 1), ``, "unknown phase"},
 		"call not answered":    {openAI, calls + `,` + asks, ``, "not answered"},
 		"answered twice":       {openAI, answers + `,{"type":"function_call_output","call_id":"c1","output":"1"}`, ``, "no open call"},
 		"no output":            {openAI, strings.Replace(answers, `,"output":"1"`, ``, 1), ``, "content is missing"},

@@ -41,19 +41,19 @@ type step struct {
 
 // action is one action of a speaker. A fault is skipped in steps that do not fail.
 type action struct {
-	do    func(s *speaker, ctx context.Context) error
+	do    func(s *emitter, ctx context.Context) error
 	fault bool
 }
 
 func newStep() *step { return &step{retryAfter: -1, message: ErrorText} }
 
-func (s *step) do(do func(*speaker, context.Context) error) *step {
+func (s *step) do(do func(*emitter, context.Context) error) *step {
 	s.actions = append(s.actions, action{do: do})
 	return s
 }
 
-func (s *step) say(text string) *step {
-	return s.do(func(sp *speaker, ctx context.Context) error { return sp.say(ctx, text) })
+func (s *step) addText(text string) *step {
+	return s.do(func(sp *emitter, ctx context.Context) error { return sp.addText(ctx, text) })
 }
 
 // parse returns the steps of a script, or nil if the text is plain.
@@ -111,12 +111,12 @@ func (p *parser) value(v any) error {
 type command func(p *parser, s *step, value string) error
 
 var commands = map[string]command{
-	"tokens":    words((*speaker).count),
-	"reasoning": words((*speaker).think),
-	"say":       quoted(func(s *step, text string) { s.say(text) }),
+	"tokens":    words((*emitter).count),
+	"reasoning": words((*emitter).think),
+	"say":       quoted(func(s *step, text string) { s.addText(text) }),
 	"tool":      tool,
 	"hold": called("a gate", func(s *step, gate string) {
-		s.do(func(sp *speaker, ctx context.Context) error { return sp.hold(ctx, gate) })
+		s.do(func(sp *emitter, ctx context.Context) error { return sp.hold(ctx, gate) })
 	}),
 
 	"truncate": fault(func(context.Context) error { return errBreak }),
@@ -159,16 +159,16 @@ func within(low, high int, set func(*step, int)) command {
 }
 
 // words is a command with a number of words.
-func words(do func(*speaker, context.Context, int) error) command {
+func words(do func(*emitter, context.Context, int) error) command {
 	return within(0, maxWords, func(s *step, n int) {
-		s.do(func(sp *speaker, ctx context.Context) error { return do(sp, ctx, n) })
+		s.do(func(sp *emitter, ctx context.Context) error { return do(sp, ctx, n) })
 	})
 }
 
 // fault is a command that ends the response after some words.
 func fault(end func(context.Context) error) command {
 	return within(0, maxWords, func(s *step, n int) {
-		s.actions = append(s.actions, action{fault: true, do: func(sp *speaker, ctx context.Context) error {
+		s.actions = append(s.actions, action{fault: true, do: func(sp *emitter, ctx context.Context) error {
 			if err := sp.count(ctx, n); err != nil {
 				return err
 			}
@@ -178,10 +178,10 @@ func fault(end func(context.Context) error) command {
 	})
 }
 
-func called(what string, set func(*step, string)) command {
+func called(desc string, set func(*step, string)) command {
 	return func(_ *parser, s *step, v string) error {
 		if v == "" {
-			return fmt.Errorf("want the name of %s", what)
+			return fmt.Errorf("want the name of %s", desc)
 		}
 		set(s, v)
 		return nil
@@ -209,6 +209,6 @@ func tool(p *parser, s *step, name string) error {
 			return fmt.Errorf("read arguments: %w", err)
 		}
 	}
-	s.do(func(sp *speaker, ctx context.Context) error { return sp.call(ctx, name, string(args)) })
+	s.do(func(sp *emitter, ctx context.Context) error { return sp.call(ctx, name, string(args)) })
 	return nil
 }

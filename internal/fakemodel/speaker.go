@@ -15,22 +15,22 @@ var (
 	errLimit = errors.New("output token limit reached")
 )
 
-// speaker executes one step. It flushes the output before each wait, and before it closes the
+// emitter executes one step. It flushes the output before each wait, and before it closes the
 // connection.
-type speaker struct {
+type emitter struct {
 	answer *answer
 	// pace is the wait before each word.
 	pace time.Duration
 	pass func(ctx context.Context, gate string) error
 
-	said, thought, called, numbered int
-	limited                         bool
+	emitted, thought, called, numbered int
+	limited                            bool
 }
 
-func (s *speaker) spent() int { return s.said + s.thought + s.called }
+func (s *emitter) spent() int { return s.emitted + s.thought + s.called }
 
 // perform executes a step. It returns errBreak, errFail, the error of ctx, or nil.
-func (s *speaker) perform(ctx context.Context, st *step, faulty bool) error {
+func (s *emitter) perform(ctx context.Context, st *step, faulty bool) error {
 	for _, a := range st.actions {
 		if a.fault && !faulty {
 			continue
@@ -42,18 +42,18 @@ func (s *speaker) perform(ctx context.Context, st *step, faulty bool) error {
 			return err
 		}
 	}
-	if s.said+s.called == 0 {
-		return s.say(ctx, "Done.")
+	if s.emitted+s.called == 0 {
+		return s.addText(ctx, "Done.")
 	}
 	return nil
 }
 
-func (s *speaker) hold(ctx context.Context, gate string) error {
+func (s *emitter) hold(ctx context.Context, gate string) error {
 	s.answer.out.deliver()
 	return s.pass(ctx, gate)
 }
 
-func (s *speaker) call(ctx context.Context, name, args string) error {
+func (s *emitter) call(ctx context.Context, name, args string) error {
 	if err := s.token(ctx); err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ func (s *speaker) call(ctx context.Context, name, args string) error {
 	return nil
 }
 
-func (s *speaker) count(ctx context.Context, n int) error {
+func (s *emitter) count(ctx context.Context, n int) error {
 	for range n {
-		if err := s.word(ctx, blockText, "w"+strconv.Itoa(s.numbered+1), &s.said); err != nil {
+		if err := s.word(ctx, blockText, "w"+strconv.Itoa(s.numbered+1), &s.emitted); err != nil {
 			return err
 		}
 		s.numbered++
@@ -72,10 +72,10 @@ func (s *speaker) count(ctx context.Context, n int) error {
 	return nil
 }
 
-// say outputs a text, with its white space.
-func (s *speaker) say(ctx context.Context, text string) error {
+// addText outputs a text, with its white space.
+func (s *emitter) addText(ctx context.Context, text string) error {
 	for word := range strings.SplitSeq(text, " ") {
-		if err := s.word(ctx, blockText, word, &s.said); err != nil {
+		if err := s.word(ctx, blockText, word, &s.emitted); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (s *speaker) say(ctx context.Context, text string) error {
 }
 
 // word outputs one word of a kind, after a space unless it is the first.
-func (s *speaker) word(ctx context.Context, kind, word string, before *int) error {
+func (s *emitter) word(ctx context.Context, kind, word string, before *int) error {
 	if err := s.token(ctx); err != nil {
 		return err
 	}
@@ -91,11 +91,11 @@ func (s *speaker) word(ctx context.Context, kind, word string, before *int) erro
 		word = " " + word
 	}
 	*before++
-	s.answer.say(kind, word)
+	s.answer.addText(kind, word)
 	return nil
 }
 
-func (s *speaker) think(ctx context.Context, n int) error {
+func (s *emitter) think(ctx context.Context, n int) error {
 	for range n {
 		if err := s.word(ctx, blockThinking, "t"+strconv.Itoa(s.thought+1), &s.thought); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (s *speaker) think(ctx context.Context, n int) error {
 }
 
 // token waits for the pace and checks the limit.
-func (s *speaker) token(ctx context.Context) error {
+func (s *emitter) token(ctx context.Context) error {
 	if limit := s.answer.p.maxTokens; limit > 0 && s.spent() >= limit {
 		return errLimit
 	}
@@ -121,7 +121,7 @@ func (s *speaker) token(ctx context.Context) error {
 	}
 }
 
-func (s *speaker) reason(st *step) string {
+func (s *emitter) reason(st *step) string {
 	switch {
 	case st.finish != "":
 		return st.finish

@@ -17,7 +17,7 @@ func TestFormsAreJSON(t *testing.T) {
 	} {
 		for key, form := range f.forms {
 			for _, kind := range []string{blockText, blockThinking, blockCall} {
-				b := &block{kind: kind, said: []byte("{}"), id: "c1", name: "n"}
+				b := &block{kind: kind, content: []byte("{}"), id: "c1", name: "n"}
 				a := &answer{of: f, p: &prompt{model: "gemini-3-codex"}, blocks: []*block{b}, finish: finishStop, status: 500}
 				for line := range strings.SplitSeq(string(a.appendForm(nil, form, b)), "\n") {
 					if found := object.FindStringSubmatch(line); found != nil && !json.Valid([]byte(found[1])) {

@@ -96,7 +96,7 @@ func (c *client) reply(t *testing.T, history []providers.Message, o providers.Op
 			t.Fatalf("%s: got a rejected call: %s", c.of.API, r.Refused)
 		}
 	}
-	return providertest.Said(c.of.Spec(), events)
+	return providertest.MessageOf(c.of.Spec(), events)
 }
 
 // TestChoicesOfAuthors verifies that vendors accept the codecs' encoding of tool choices.

@@ -28,9 +28,9 @@ type forgery struct {
 }
 
 // first returns the first conversation whose reader has many chunks.
-func first(e *evidence) *talkEvidence {
-	n := slices.IndexFunc(e.talks, func(k talkEvidence) bool { return len(k.reads) > 0 && len(k.reads[0].Chunks) > 4 })
-	return &e.talks[n]
+func first(e *evidence) *convEvidence {
+	n := slices.IndexFunc(e.convs, func(k convEvidence) bool { return len(k.reads) > 0 && len(k.reads[0].Chunks) > 4 })
+	return &e.convs[n]
 }
 
 func forgeries() []forgery {
@@ -154,7 +154,7 @@ func TestAuditDetectsForgeries(t *testing.T) {
 	for _, f := range forgeries() {
 		t.Run(f.name, func(t *testing.T) {
 			forged := *e
-			forged.talks = slices.Clone(e.talks)
+			forged.convs = slices.Clone(e.convs)
 			f.make(t, &forged)
 			rep := newReport()
 			flaws, err := audit(t.Context(), &forged, &rep)
@@ -238,20 +238,20 @@ func TestServerFlawsAreDetected(t *testing.T) {
 }
 
 func TestShownIsNotRevoked(t *testing.T) {
-	before := newShown()
+	before := newObserved()
 	before.texts["m"], before.outputs["c"], before.settled["s"] = "one two", "1", conversation.OutcomeCompleted
-	same := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
+	same := observed{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
 	same.texts["m"] += " three"
 	if lack := same.lacks(before); lack != "" {
 		t.Errorf("lacks with more text: got %s, want none", lack)
 	}
-	for name, change := range map[string]func(s *shown){
-		"less text":      func(s *shown) { s.texts["m"] = "one" },
-		"no text":        func(s *shown) { delete(s.texts, "m") },
-		"another result": func(s *shown) { s.outputs["c"] = "2" },
-		"another end":    func(s *shown) { s.settled["s"] = conversation.OutcomeFailed },
+	for name, change := range map[string]func(s *observed){
+		"less text":      func(s *observed) { s.texts["m"] = "one" },
+		"no text":        func(s *observed) { delete(s.texts, "m") },
+		"another result": func(s *observed) { s.outputs["c"] = "2" },
+		"another end":    func(s *observed) { s.settled["s"] = conversation.OutcomeFailed },
 	} {
-		now := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
+		now := observed{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
 		if change(&now); now.lacks(before) == "" {
 			t.Errorf("lacks after %s: got none", name)
 		}

@@ -18,11 +18,11 @@ import (
 type evidence struct {
 	place  noderun.Place
 	ledger string // file name
-	talks  []talkEvidence
+	convs  []convEvidence
 }
 
-// talkEvidence holds the observations of one conversation.
-type talkEvidence struct {
+// convEvidence holds the observations of one conversation.
+type convEvidence struct {
 	posts    []*post
 	aborts   aborts
 	snapshot []byte // the last one, nil without a conversation
@@ -51,8 +51,8 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	defer func() { err = errors.Join(err, closeBucket()) }()
 	logs := storage.NewLogs(bucket, nil)
 	known := map[string]bool{}
-	for n := range e.talks {
-		a := &auditor{LogView: noderun.NewLogView("worker", room(n)), n: n, talk: &e.talks[n], ledger: ledger, rep: rep}
+	for n := range e.convs {
+		a := &auditor{LogView: noderun.NewLogView("worker", room(n)), n: n, drive: &e.convs[n], ledger: ledger, rep: rep}
 		a.facts, a.Each = newFacts(a), a.batch
 		if err := a.Read(ctx, logs); err != nil {
 			return nil, fmt.Errorf("%s: %w", room(n), err)
@@ -106,7 +106,7 @@ func readLedger(name string) (map[string]ledgerCall, error) {
 type auditor struct {
 	*noderun.LogView
 	n      int
-	talk   *talkEvidence
+	drive  *convEvidence
 	ledger map[string]ledgerCall
 	rep    *report
 	facts  *facts
@@ -127,12 +127,12 @@ func (a *auditor) batch(b conversation.Batch) error {
 		a.rep.counts["claims before the creation"]++
 	}
 	a.facts.batch(b)
-	if a.talk.snapshot == nil || b.Offset != a.talk.offset {
+	if a.drive.snapshot == nil || b.Offset != a.drive.offset {
 		return nil
 	}
 	want, err := conversation.EncodeJSON(a.State.Snapshot())
-	if err == nil && !noderun.SameJSON(want, a.talk.snapshot) {
-		a.flaw("snapshot of the last server\n%s\nwant the fold of its log\n%s", a.talk.snapshot, want)
+	if err == nil && !noderun.SameJSON(want, a.drive.snapshot) {
+		a.flaw("snapshot of the last server\n%s\nwant the fold of its log\n%s", a.drive.snapshot, want)
 	}
 	return err
 }
@@ -140,12 +140,12 @@ func (a *auditor) batch(b conversation.Batch) error {
 func (a *auditor) check() {
 	a.rep.counts["batches"] += len(a.Hashes)
 	switch {
-	case a.talk.snapshot == nil && a.State.Exists():
+	case a.drive.snapshot == nil && a.State.Exists():
 		a.flaw("unknown to the last server, but its log has batches")
-	case a.talk.snapshot != nil && a.State.Head() < a.talk.offset:
-		a.flaw("log ends at %s, but the last snapshot is at %s", a.State.Head(), a.talk.offset)
+	case a.drive.snapshot != nil && a.State.Head() < a.drive.offset:
+		a.flaw("log ends at %s, but the last snapshot is at %s", a.State.Head(), a.drive.offset)
 	}
-	for _, s := range a.talk.reads {
+	for _, s := range a.drive.reads {
 		if lack := a.Lacks(s); lack != "" {
 			a.flaw("%s", lack)
 		}
@@ -162,7 +162,7 @@ func (a *auditor) check() {
 // message in the log was sent.
 func (a *auditor) checkPosts() {
 	keys := map[string]*post{}
-	for _, p := range a.talk.posts {
+	for _, p := range a.drive.posts {
 		keys[p.Key] = p
 		got := a.facts.byKey[p.Key]
 		switch {

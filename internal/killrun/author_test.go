@@ -216,7 +216,7 @@ func TestKillRunOfMistakes(t *testing.T) {
 	servers.Go(func() { r.serve(serving, kills) })
 	var senders sync.WaitGroup
 	for n := range carelessRooms {
-		senders.Go(func() { r.talk(ctx, n) })
+		senders.Go(func() { r.drive(ctx, n) })
 	}
 	senders.Wait()
 	end()
@@ -280,8 +280,8 @@ func (r *mistakesRun) serve(ctx context.Context, kills int) {
 	}
 }
 
-// talk sends messages to a conversation, and waits until they are settled.
-func (r *mistakesRun) talk(ctx context.Context, n int) {
+// drive sends messages to a conversation, and waits until they are settled.
+func (r *mistakesRun) drive(ctx context.Context, n int) {
 	dice := rand.New(rand.NewPCG(uint64(n), 2))
 	next := func() string {
 		base, err := r.site.get(ctx)

@@ -177,7 +177,7 @@ func (a *auditor) checkSettlements() {
 			a.flaw("%s failed after %d attempts: %+v", id, counted, end.Error)
 		}
 	}
-	if got, of := a.facts.aborts, a.talk.aborts; got < of.True || got > of.Asked {
+	if got, of := a.facts.aborts, a.drive.aborts; got < of.True || got > of.Asked {
 		a.flaw("log has %d aborts; %d requested, %d granted", got, of.Asked, of.True)
 	}
 }
@@ -219,7 +219,7 @@ func (a *auditor) checkCalls() {
 // checkResponses checks the responses that completed against their scripts.
 func (a *auditor) checkResponses() {
 	posts := map[string]*post{}
-	for _, p := range a.talk.posts {
+	for _, p := range a.drive.posts {
 		posts[p.Key] = p
 	}
 	for _, m := range a.State.Snapshot().Messages {

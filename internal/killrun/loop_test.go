@@ -22,7 +22,7 @@ import (
 var loopFlag = flag.Duration("loop", sample.Of(15*time.Second, 6*time.Second), "kill the server of the kill loop every 3 seconds for so long")
 
 const (
-	loopTalks = 64              // conversations of the kill loop
+	loopConvs = 64              // conversations of the kill loop
 	loopEvery = 3 * time.Second // between two kills
 )
 
@@ -38,7 +38,7 @@ type loop struct {
 	site   *site
 
 	mu       sync.Mutex
-	admitted [loopTalks][]conversation.SubmissionID
+	admitted [loopConvs][]conversation.SubmissionID
 	kills    int
 }
 
@@ -53,8 +53,8 @@ func TestKillLoop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
-	for n := range loopTalks {
-		clients.Go(func() { l.talk(ctx, n) })
+	for n := range loopConvs {
+		clients.Go(func() { l.drive(ctx, n) })
 	}
 	for began := time.Now(); time.Since(began) < *loopFlag && !l.Any(); l.kills++ {
 		if l.kills%100 == 99 {
@@ -116,8 +116,8 @@ func (l *loop) count() (n int) {
 	return n
 }
 
-// talk sends one message after the other until ctx ends. It retries each until it has a receipt.
-func (l *loop) talk(ctx context.Context, n int) {
+// drive sends one message after the other until ctx ends. It retries each until it has a receipt.
+func (l *loop) drive(ctx context.Context, n int) {
 	dice := rand.New(rand.NewPCG(uint64(n), 0x6c6f6f70))
 	for i := 0; noderun.Pause(ctx, time.Duration(dice.IntN(2000))*time.Millisecond) == nil; i++ {
 		script := fmt.Sprintf("pace=%dms tokens=%d", 1+dice.IntN(10), 1+dice.IntN(80))
@@ -171,7 +171,7 @@ func (l *loop) settle(s *server) {
 		l.Fail("the last server is not ready: %v", err)
 		return
 	}
-	for n := range loopTalks {
+	for n := range loopConvs {
 		for pending := l.admitted[n]; len(pending) > 0; {
 			answer, header, err := l.client.Do(ctx, http.MethodGet, base+loopPath(n), nil)
 			if err == nil {
@@ -220,7 +220,7 @@ func (l *loop) audit() {
 	}
 	logs := storage.NewLogs(bucket, nil)
 	admitted, outcomes := 0, map[conversation.Outcome]int{}
-	for n := range loopTalks {
+	for n := range loopConvs {
 		view := noderun.NewLogView("worker", fmt.Sprint("talk-", n))
 		if err := view.Read(l.t.Context(), logs); err != nil {
 			l.Fail("log of conversation %d: %v", n, err)

@@ -22,25 +22,25 @@ type reader struct {
 	events *counters
 	fail   func(format string, args ...any)
 
-	mu    sync.Mutex
-	shown shown
+	mu       sync.Mutex
+	observed observed
 }
 
 func newReader(r *run, n int, poll bool, from conversation.Offset) *reader {
-	rd := &reader{site: r.site, room: n, poll: poll, events: r.events, fail: r.Fail, shown: newShown()}
+	rd := &reader{site: r.site, room: n, poll: poll, events: r.events, fail: r.Fail, observed: newObserved()}
 	rd.Reader = noderun.NewReader(r.client.Client, from, rd.take)
 	return rd
 }
 
-// shown is the part of responses that a user of a reader has seen.
-type shown struct {
+// observed is the part of responses that a user of a reader has seen.
+type observed struct {
 	texts   map[conversation.MessageID]string
 	outputs map[conversation.CallID]string
 	settled map[conversation.SubmissionID]conversation.Outcome
 }
 
-func newShown() shown {
-	return shown{map[conversation.MessageID]string{}, map[conversation.CallID]string{}, map[conversation.SubmissionID]conversation.Outcome{}}
+func newObserved() observed {
+	return observed{map[conversation.MessageID]string{}, map[conversation.CallID]string{}, map[conversation.SubmissionID]conversation.Outcome{}}
 }
 
 func (r *reader) follow(ctx context.Context) {
@@ -70,18 +70,18 @@ func (r *reader) follow(ctx context.Context) {
 func (r *reader) take(c noderun.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, twice := r.shown.settled[c.SubmissionID]; twice && c.Type == conversation.ChunkSettled {
+	if _, twice := r.observed.settled[c.SubmissionID]; twice && c.Type == conversation.ChunkSettled {
 		return noderun.Breach("chunk %s settles for the second time", c.Raw)
 	}
-	r.shown.add(&c.Chunk)
+	r.observed.add(&c.Chunk)
 	r.events.add(atChunk)
 	return nil
 }
 
-func (s *shown) add(c *conversation.Chunk) {
+func (s *observed) add(c *conversation.Chunk) {
 	switch c.Type {
 	case conversation.ChunkReset:
-		*s = shownBy(c.Snapshot)
+		*s = observedIn(c.Snapshot)
 	case conversation.ChunkDelta:
 		if c.Kind == conversation.PartText {
 			s.texts[c.MessageID] += c.Delta
@@ -95,8 +95,8 @@ func (s *shown) add(c *conversation.Chunk) {
 	}
 }
 
-func shownBy(snap *conversation.Snapshot) shown {
-	s := newShown()
+func observedIn(snap *conversation.Snapshot) observed {
+	s := newObserved()
 	for _, m := range snap.Messages {
 		if m.Role != conversation.RoleAssistant {
 			continue
@@ -119,7 +119,7 @@ func shownBy(snap *conversation.Snapshot) shown {
 }
 
 // lacks names a part of before that s does not have, "" if there is none.
-func (s *shown) lacks(before shown) string {
+func (s *observed) lacks(before observed) string {
 	for id, text := range before.texts {
 		if !strings.HasPrefix(s.texts[id], text) {
 			return fmt.Sprintf("message %s: had %q, now %q", id, text, s.texts[id])
@@ -139,8 +139,8 @@ func (s *shown) lacks(before shown) string {
 }
 
 // view returns a copy of the shown part.
-func (r *reader) view() shown {
+func (r *reader) view() observed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return shown{maps.Clone(r.shown.texts), maps.Clone(r.shown.outputs), maps.Clone(r.shown.settled)}
+	return observed{maps.Clone(r.observed.texts), maps.Clone(r.observed.outputs), maps.Clone(r.observed.settled)}
 }

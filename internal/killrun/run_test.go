@@ -54,15 +54,15 @@ type aborts struct{ Asked, True int }
 
 // report holds the counts of a run.
 type report struct {
-	kills       schedule.Shown
+	kills       schedule.Counts
 	late        int // kills whose event did not occur
 	settledIn   time.Duration
-	interrupted schedule.Shown
-	counts      schedule.Shown
+	interrupted schedule.Counts
+	counts      schedule.Counts
 }
 
 func newReport() report {
-	return report{kills: schedule.Shown{}, interrupted: schedule.Shown{}, counts: schedule.Shown{}}
+	return report{kills: schedule.Counts{}, interrupted: schedule.Counts{}, counts: schedule.Counts{}}
 }
 
 func newRun(t *testing.T, p noderun.Place, cycles []cycle) *run {
@@ -199,7 +199,7 @@ func (r *run) cycle(i int, c cycle) {
 		traffic.Wait()
 	}()
 	for n := range rooms {
-		traffic.Go(func() { r.talk(ctx, base, n, i, c) })
+		traffic.Go(func() { r.drive(ctx, base, n, i, c) })
 	}
 	r.wait(s, c.Kill, due)
 }
@@ -223,8 +223,8 @@ func (r *run) wait(s *server, k kill, due <-chan struct{}) {
 	_ = noderun.Pause(r.readCtx, k.Extra)
 }
 
-// talk sends the operations of a cycle for one conversation in order, while the server runs.
-func (r *run) talk(ctx context.Context, base string, n, number int, c cycle) {
+// drive sends the operations of a cycle for one conversation in order, while the server runs.
+func (r *run) drive(ctx context.Context, base string, n, number int, c cycle) {
 	began := time.Now()
 	if c.Repeat {
 		r.mu.Lock()
@@ -311,7 +311,7 @@ func (r *run) kept(base string) {
 				r.Fail("read %s after a restart: %v, snapshot %v", room(n), err, snap)
 				return
 			}
-			now := shownBy(snap)
+			now := observedIn(snap)
 			if lack := now.lacks(before); lack != "" {
 				r.Fail("%s after a restart: %s", room(n), lack)
 			}
@@ -424,25 +424,25 @@ func (r *run) rest() *evidence {
 	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
 	defer cancel()
 	for n := range rooms {
-		talk := talkEvidence{posts: r.posts[n], aborts: r.aborts[n]}
+		drive := convEvidence{posts: r.posts[n], aborts: r.aborts[n]}
 		snap, raw, err := r.client.history(ctx, base, n)
 		if err != nil {
 			r.Fail("read %s: %v", room(n), err)
 			return nil
 		}
 		if snap != nil {
-			talk.snapshot, talk.offset = raw, snap.Offset
+			drive.snapshot, drive.offset = raw, snap.Offset
 			r.attachments(ctx, base, n, snap)
 		}
 		for _, rd := range r.readersOf[n] {
-			for rd.At() < talk.offset {
+			for rd.At() < drive.offset {
 				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.Any() {
-					r.Fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.At(), talk.offset)
+					r.Fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.At(), drive.offset)
 					return nil
 				}
 			}
 		}
-		e.talks = append(e.talks, talk)
+		e.convs = append(e.convs, drive)
 	}
 	r.report.counts["messages whose answer a kill took"] += int(r.client.cut.Load())
 	r.report.counts["such messages found admitted later"] += int(r.client.found.Load())
@@ -451,7 +451,7 @@ func (r *run) rest() *evidence {
 	for n, readers := range r.readersOf {
 		for i, rd := range readers {
 			seen := rd.Sight(fmt.Sprint("reader ", i))
-			e.talks[n].reads = append(e.talks[n].reads, seen)
+			e.convs[n].reads = append(e.convs[n].reads, seen)
 			r.report.counts["chunks seen"] += len(seen.Chunks)
 			r.report.counts["reconnects"] += seen.Resumed
 			r.report.counts["chunks repeated"] += seen.Repeated

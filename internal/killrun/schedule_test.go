@@ -91,8 +91,8 @@ func newCycle(seed uint64) cycle {
 		Seed: seed, Kill: newKill(r), Quiet: r.IntN(5) == 0, Repeat: r.IntN(4) > 0,
 		Idle: []time.Duration{100, 300, 5000}[r.IntN(3)] * time.Millisecond,
 	}
-	talks := r.Perm(rooms)[:2+r.IntN(4)]
-	for _, n := range talks {
+	convs := r.Perm(rooms)[:2+r.IntN(4)]
+	for _, n := range convs {
 		for range 1 + r.IntN(3) {
 			c.Ops = append(c.Ops, newOp(r, n))
 		}

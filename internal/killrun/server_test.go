@@ -82,7 +82,7 @@ func runServer(text string) (err error) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	runtime, err := actors.New(bucket, &actors.Options{
 		Agents: []*agent.Agent{worker(&desk{ledger: ledger, vendor: cfg.Vendor})}, Providers: models, Logger: logger,
-		Pace: 50 * time.Millisecond, RetryPause: 20 * time.Millisecond, ForgetAfter: cfg.Idle,
+		Pace: 50 * time.Millisecond, RetryPause: 20 * time.Millisecond, EvictAfter: cfg.Idle,
 	})
 	if err != nil {
 		return err

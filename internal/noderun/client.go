@@ -41,9 +41,9 @@ func (e *StatusError) Error() string {
 }
 
 // breach is an answer that breaks a promise.
-type breach struct{ what string }
+type breach struct{ desc string }
 
-func (e *breach) Error() string { return e.what }
+func (e *breach) Error() string { return e.desc }
 
 // Breach returns the error of an answer that breaks a promise. It wraps no error.
 func Breach(format string, args ...any) error { return &breach{fmt.Sprintf(format, args...)} }
@@ -154,12 +154,12 @@ func ReadSnapshot(answer []byte, header http.Header) (*conversation.Snapshot, er
 	return &s, nil
 }
 
-func read(what string, answer []byte, header http.Header, v any, at *conversation.Offset) error {
+func read(desc string, answer []byte, header http.Header, v any, at *conversation.Offset) error {
 	if err := json.Unmarshal(answer, v); err != nil {
-		return Breach("%s %s: %v", what, answer, err)
+		return Breach("%s %s: %v", desc, answer, err)
 	}
 	if got := header.Get("Stream-Next-Offset"); got != at.String() {
-		return Breach("%s at %s, but header has %s", what, at, got)
+		return Breach("%s at %s, but header has %s", desc, at, got)
 	}
 	return nil
 }

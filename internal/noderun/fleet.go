@@ -158,8 +158,8 @@ type Node struct {
 const (
 	// exitReplaced is the exit code of a node that is no longer a member. Its supervisor restarts it.
 	exitReplaced = 75
-	// looks is the poll interval for wanted and ready nodes.
-	looks = 10 * time.Millisecond
+	// pollEvery is the poll interval for wanted and ready nodes.
+	pollEvery = 10 * time.Millisecond
 )
 
 func (n *Node) String() string { return fmt.Sprintf("node %d", n.Number+1) }
@@ -185,7 +185,7 @@ func (n *Node) Running() *proc.Process {
 // supervise starts the node whenever it is wanted and does not run, until the fleet ends. Then it
 // kills the running process.
 func (n *Node) supervise(ctx context.Context) {
-	for ; ctx.Err() == nil; _ = Pause(ctx, looks) {
+	for ; ctx.Err() == nil; _ = Pause(ctx, pollEvery) {
 		if !n.wanted.Load() {
 			continue
 		}
@@ -276,7 +276,7 @@ func (n *Node) Await(ctx context.Context) bool {
 		if p := n.Running(); p != nil && p.Served() && n.admits(ctx) {
 			return true
 		}
-		if Pause(ctx, looks) != nil {
+		if Pause(ctx, pollEvery) != nil {
 			n.fleet.Fail("%v is not ready: %v", n, context.Cause(ctx))
 		}
 	}
@@ -288,11 +288,11 @@ func (n *Node) admits(ctx context.Context) bool {
 	if n.Admin == "" {
 		return true
 	}
-	_, err := n.Says(ctx, "/readyz")
+	_, err := n.Get(ctx, "/readyz")
 	return err == nil
 }
 
-func (n *Node) Says(ctx context.Context, path string) ([]byte, error) {
+func (n *Node) Get(ctx context.Context, path string) ([]byte, error) {
 	body, _, err := n.fleet.Client.Do(ctx, "GET", "http://"+n.Admin+path, nil)
 	return body, err
 }

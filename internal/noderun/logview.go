@@ -32,7 +32,7 @@ type LogView struct {
 	After  storage.Position
 	State  *conversation.State
 	Order  []*Admitted                               // in order of admission
-	Shows  map[conversation.Offset][]json.RawMessage // chunks of a batch as sent to readers, in JSON
+	Chunks map[conversation.Offset][]json.RawMessage // chunks of a batch as sent to readers, in JSON
 	Hashes []storage.Hash                            // by sequence number
 	Claims int                                       // batches without a record
 
@@ -48,7 +48,7 @@ type LogView struct {
 func NewLogView(agent, id string) *LogView {
 	return &LogView{
 		Key: conversation.Address{Agent: agent, ID: id}.Key(), After: storage.Start(), State: conversation.NewState(),
-		Shows: map[conversation.Offset][]json.RawMessage{}, subs: map[conversation.SubmissionID]*Admitted{},
+		Chunks: map[conversation.Offset][]json.RawMessage{}, subs: map[conversation.SubmissionID]*Admitted{},
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *LogView) show(b conversation.Batch) error {
 		if err != nil {
 			return err
 		}
-		s.Shows[b.Offset] = append(s.Shows[b.Offset], raw)
+		s.Chunks[b.Offset] = append(s.Chunks[b.Offset], raw)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (s *LogView) Lacks(w Sight) string {
 	}
 	seen := w.Chunks
 	for o := w.From + 1; o <= w.To; o++ {
-		for index, want := range s.Shows[o] {
+		for index, want := range s.Chunks[o] {
 			if len(seen) == 0 {
 				return fmt.Sprintf("%s lacks %s", w.Name, want)
 			}

@@ -11,10 +11,10 @@ import (
 )
 
 // Draw returns 64 bits that depend only on its arguments.
-func Draw(seed uint64, what ...any) uint64 {
+func Draw(seed uint64, desc ...any) uint64 {
 	h := fnv.New64a()
 	h.Write(binary.BigEndian.AppendUint64(nil, seed))
-	fmt.Fprintln(h, what...)
+	fmt.Fprintln(h, desc...)
 	return mix(h.Sum64()) // FNV leaves the high bits of similar inputs similar.
 }
 

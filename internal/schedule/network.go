@@ -50,17 +50,17 @@ type Late struct {
 
 // LateRequest is one late request.
 type LateRequest struct {
-	ID   string // order of the remaining requests
-	Who  string // sender
-	What string // description for the trace
-	Land func() string
+	ID          string // order of the remaining requests
+	Sender      string // sender
+	Description string // description for the trace
+	Land        func() string
 }
 
 // After lands a request after d, unless Stop is called first.
 func (l *Late) After(d time.Duration, r *LateRequest) {
 	l.timers.Store(r, time.AfterFunc(d, func() {
 		l.Trace.Did("landed late")
-		l.Trace.Add(r.Who, "lands late: %s%s", r.What, r.Land())
+		l.Trace.Add(r.Sender, "lands late: %s%s", r.Description, r.Land())
 	}))
 }
 
@@ -75,7 +75,7 @@ func (l *Late) Stop(drop func(i int, id string) bool) {
 	slices.SortFunc(left, func(a, b *LateRequest) int { return strings.Compare(a.ID, b.ID) })
 	for i, r := range left {
 		if !drop(i, r.ID) {
-			l.Trace.Add(r.Who, "lands at the end: %s%s", r.What, r.Land())
+			l.Trace.Add(r.Sender, "lands at the end: %s%s", r.Description, r.Land())
 		}
 	}
 }

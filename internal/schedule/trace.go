@@ -10,11 +10,11 @@ import (
 // Event is an event that schedules are meant to cover.
 type Event = string
 
-// Shown counts the events of schedules.
-type Shown map[Event]int
+// Counts counts the events of schedules.
+type Counts map[Event]int
 
 // Add adds the counts of another schedule.
-func (s Shown) Add(o Shown) {
+func (s Counts) Add(o Counts) {
 	for k, n := range o {
 		s[k] += n
 	}
@@ -22,11 +22,11 @@ func (s Shown) Add(o Shown) {
 
 // Below returns the events that occurred too rarely in this many schedules to verify anything.
 // thousandth is the required count per thousand schedules, far below the actual one.
-func (s Shown) Below(thousandth map[Event]int, schedules int) []string {
+func (s Counts) Below(thousandth map[Event]int, schedules int) []string {
 	var out []string
-	for what, n := range thousandth {
-		if want := schedules * n / 1000; s[what] < want {
-			out = append(out, fmt.Sprintf("%s %d, want %d", what, s[what], want))
+	for desc, n := range thousandth {
+		if want := schedules * n / 1000; s[desc] < want {
+			out = append(out, fmt.Sprintf("%s %d, want %d", desc, s[desc], want))
 		}
 	}
 	slices.Sort(out)
@@ -38,8 +38,8 @@ type Report struct {
 	// Violation is the first violated guarantee, "" if none was.
 	Violation string
 	// Trace returns the events, one line each.
-	Trace func() []string
-	Shown Shown
+	Trace  func() []string
+	Counts Counts
 }
 
 // Trace records and counts events, to be printed if a schedule fails.
@@ -49,7 +49,7 @@ type Trace struct {
 	mu     sync.Mutex
 	events []event
 	broken string
-	shown  Shown
+	counts Counts
 }
 
 type event struct {
@@ -59,7 +59,7 @@ type event struct {
 	args   []any
 }
 
-func NewTrace() *Trace { return &Trace{began: time.Now(), shown: Shown{}} }
+func NewTrace() *Trace { return &Trace{began: time.Now(), counts: Counts{}} }
 
 // Now returns the time since the trace began.
 func (t *Trace) Now() time.Duration { return time.Since(t.began) }
@@ -95,14 +95,14 @@ func (t *Trace) Did(d Event) { t.DidN(d, 1) }
 func (t *Trace) DidN(d Event, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.shown[d] += n
+	t.counts[d] += n
 }
 
 // Report ends the trace.
 func (t *Trace) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Report{Violation: t.broken, Trace: t.lines, Shown: t.shown}
+	return Report{Violation: t.broken, Trace: t.lines, Counts: t.counts}
 }
 
 // lines formats the events. Events of several goroutines at the same nanosecond have no order, so they

@@ -333,7 +333,7 @@ func (d *decoder) messageDelta(e *event, raw []byte) error {
 // end records the stop reason. A context window that fills up after the first output counts as
 // max_tokens; before it, as an error.
 func (d *decoder) end(reason string, raw []byte) error {
-	if reason == "model_context_window_exceeded" && d.out.Said() {
+	if reason == "model_context_window_exceeded" && d.out.HasContent() {
 		reason = "max_tokens"
 	}
 	return d.out.End(reason, "", raw)

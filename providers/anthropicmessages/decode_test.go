@@ -137,7 +137,7 @@ func TestReasoningRoundTrip(t *testing.T) {
 			var body struct {
 				Messages []struct{ Content []json.RawMessage }
 			}
-			sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
+			sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.MessageOf("p/m", events)}}, providers.Options{})
 			if err := json.Unmarshal([]byte(sent), &body); err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestRoundTripOrder(t *testing.T) {
 		t.Fatal(failure)
 	}
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-	sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
+	sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.MessageOf("p/m", events)}}, providers.Options{})
 	var body struct {
 		Messages []struct{ Content json.RawMessage }
 	}

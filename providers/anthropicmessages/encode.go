@@ -61,12 +61,12 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if !c.binding {
 		mark = ephemeral(m)
 	}
-	said, _, err := messages(mark, m.Compat.AllowEmptySignature.Or(false)).Encode(m, req)
+	assistant, _, err := messages(mark, m.Compat.AllowEmptySignature.Or(false)).Encode(m, req)
 	if err != nil {
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Stream: true, Messages: e.Place(said...), Stop: o.Stop}
+	b := body{Stream: true, Messages: e.Place(assistant...), Stop: o.Stop}
 	if !c.binding {
 		b.Model = &m.ID
 	}

@@ -239,7 +239,7 @@ func TestEncodeResultsOfOthers(t *testing.T) {
 	thought := providers.Reasoning{Text: "hm", Signature: "s"}
 	result := providers.Message{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c"}}}
 	question := providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}}
-	said := func(model string, parts ...providers.Part) providers.Message {
+	assistant := func(model string, parts ...providers.Part) providers.Message {
 		return providers.Message{Role: providers.RoleAssistant, Model: model, Parts: parts}
 	}
 	for _, tt := range []struct {
@@ -248,15 +248,15 @@ func TestEncodeResultsOfOthers(t *testing.T) {
 		messages []providers.Message
 		thinks   bool
 	}{
-		{"own", providers.Compat{}, []providers.Message{question, said("p/m", thought, call), result}, true},
-		{"another model's", providers.Compat{}, []providers.Message{question, said("p/other", thought, call), result}, false},
-		{"own, without thinking", providers.Compat{}, []providers.Message{question, said("p/m", call), result}, false},
-		{"own, never signed", providers.Compat{}, []providers.Message{question, said("p/m", providers.Reasoning{Text: "hm"}, call), result}, false},
+		{"own", providers.Compat{}, []providers.Message{question, assistant("p/m", thought, call), result}, true},
+		{"another model's", providers.Compat{}, []providers.Message{question, assistant("p/other", thought, call), result}, false},
+		{"own, without thinking", providers.Compat{}, []providers.Message{question, assistant("p/m", call), result}, false},
+		{"own, never signed", providers.Compat{}, []providers.Message{question, assistant("p/m", providers.Reasoning{Text: "hm"}, call), result}, false},
 		{"own, of a server that signs nothing", providers.Compat{AllowEmptySignature: providers.FlagOn},
-			[]providers.Message{question, said("p/m", providers.Reasoning{Text: "hm"}, call), result}, true},
-		{"another model's, and a question since", providers.Compat{}, []providers.Message{question, said("p/other", call), result, question}, true},
+			[]providers.Message{question, assistant("p/m", providers.Reasoning{Text: "hm"}, call), result}, true},
+		{"another model's, and a question since", providers.Compat{}, []providers.Message{question, assistant("p/other", call), result, question}, true},
 		{"another model's, of one that decides by itself", providers.Compat{ForceAdaptiveThinking: providers.FlagOn},
-			[]providers.Message{question, said("p/other", call), result}, true},
+			[]providers.Message{question, assistant("p/other", call), result}, true},
 	} {
 		m := providers.Model{Provider: "p", ID: "m", Reasoning: true, MaxTokens: 64000, Compat: tt.compat}
 		got := encode(t, m, providers.Request{Messages: tt.messages}, providers.Options{ThinkingLevel: "low", MaxTokens: 100})
@@ -294,10 +294,10 @@ func TestCompat(t *testing.T) {
 			t.Errorf("got a mark: %v, want %v", !marked, marked)
 		}
 	}
-	said := providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
+	assistant := providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
 		providers.Reasoning{Text: "hm"}, providers.Reasoning{Text: " "}, providers.Text{Text: "a"},
 	}}
-	history := []*providers.Block{providers.NewBlock([]providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}}, said})}
+	history := []*providers.Block{providers.NewBlock([]providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}}, assistant})}
 	for sent, compat := range map[bool]providers.Compat{true: {AllowEmptySignature: on}, false: {}} {
 		m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: compat}
 		got := encode(t, m, providers.Request{History: history, Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "r"}}}}}, providers.Options{})

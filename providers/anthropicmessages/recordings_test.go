@@ -29,7 +29,7 @@ func TestRecordings(t *testing.T) {
 			return
 		}
 		m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-		sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", r.Events)}}, providers.Options{})
+		sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.MessageOf("p/m", r.Events)}}, providers.Options{})
 		var body struct {
 			Messages []struct {
 				Content []struct{ Type, ID, Data string }

@@ -97,7 +97,7 @@ func (d *decoder) whole(body io.Reader, maxBytes int) error {
 	for e, err := range providers.Events(body, maxBytes, d.out) {
 		var w answer
 		switch {
-		case err == io.EOF && (d.out.Ended() != "" || d.out.Said()):
+		case err == io.EOF && (d.out.Ended() != "" || d.out.HasContent()):
 			d.done.StopReason = cmp.Or(d.out.Ended(), providers.StopStop)
 			d.finish()
 			return nil
@@ -298,7 +298,7 @@ func (d *decoder) endThought() {
 
 // messageStop handles a stopReason. A full window truncates a started answer.
 func (d *decoder) messageStop(reason string, raw []byte) error {
-	if reason == "model_context_window_exceeded" && d.out.Said() {
+	if reason == "model_context_window_exceeded" && d.out.HasContent() {
 		reason = "max_tokens"
 	}
 	return d.out.End(reason, "", raw)
@@ -327,23 +327,23 @@ func (d *decoder) finish() {
 
 // exception reads the exception that ends a stream, or an error in the headers of a message.
 func exception(m eventstream.Message) error {
-	var said struct {
+	var message struct {
 		Message  string `json:"message"`
 		Original int    `json:"originalStatusCode"`
 	}
 	// Other payloads have no message.
-	_ = json.Unmarshal(m.Payload, &said)
+	_ = json.Unmarshal(m.Payload, &message)
 	name, status := m.Text(":exception-type"), 0
 	if name == "" {
-		name, said.Message, status = m.Text(":error-code"), m.Text(":error-message"), http.StatusInternalServerError
+		name, message.Message, status = m.Text(":error-code"), m.Text(":error-message"), http.StatusInternalServerError
 	}
 	if named := providers.StatusOf(name); named != 0 {
 		status = named
 	}
-	if said.Original >= 400 && said.Original < 600 {
-		status = said.Original
+	if message.Original >= 400 && message.Original < 600 {
+		status = message.Original
 	}
-	e := providers.EventError(providers.Classify(status, name, said.Message), m.Payload, &providers.VendorError{Code: name, Message: said.Message})
+	e := providers.EventError(providers.Classify(status, name, message.Message), m.Payload, &providers.VendorError{Code: name, Message: message.Message})
 	if status != 0 {
 		e.Status = status
 	}

@@ -61,12 +61,12 @@ const noLongerOffered = "This tool was used before and is not available any more
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
 	mark := c.marks(m)
-	said, used, err := messages(m, mark).Encode(m, req)
+	message, used, err := messages(m, mark).Encode(m, req)
 	if err != nil {
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Messages: e.Place(said...), Inference: inference{Temperature: o.Temperature, Stop: o.Stop}}
+	b := body{Messages: e.Place(message...), Inference: inference{Temperature: o.Temperature, Stop: o.Stop}}
 	if !blank(req.System) {
 		b.System = []block{{Text: req.System}}
 		if mark {

@@ -233,15 +233,15 @@ func TestEncodeResultsOfOtherModels(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: sonnet, Reasoning: true, MaxTokens: 64000}
 	call := providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}
 	for name, tt := range map[string]struct {
-		said []providers.Part
-		want bool
+		message []providers.Part
+		want    bool
 	}{
 		"without":  {[]providers.Part{call}, false},
 		"unsigned": {[]providers.Part{providers.Reasoning{Text: "a"}, call}, false},
 		"with":     {[]providers.Part{providers.Reasoning{Text: "a", Signature: "s"}, call}, true},
 	} {
 		got := encode(t, m, providers.Request{Messages: []providers.Message{
-			user(providers.Text{Text: "a"}), {Role: providers.RoleAssistant, Model: m.Spec(), Parts: tt.said}, results(providers.ToolResult{CallID: "c"}),
+			user(providers.Text{Text: "a"}), {Role: providers.RoleAssistant, Model: m.Spec(), Parts: tt.message}, results(providers.ToolResult{CallID: "c"}),
 		}}, providers.Options{ThinkingLevel: "low"})
 		if strings.Contains(got, "budget_tokens") != tt.want {
 			t.Errorf("%s: got %s", name, got)

@@ -68,8 +68,8 @@ func start(block, id, name string) string {
 	return `contentBlockStart {"contentBlockIndex":` + block + `,"start":{"toolUse":{"toolUseId":"` + id + `","name":"` + name + `"}}}`
 }
 
-func delta(block, what string) string {
-	return `contentBlockDelta {"contentBlockIndex":` + block + `,"delta":` + what + `}`
+func delta(block, desc string) string {
+	return `contentBlockDelta {"contentBlockIndex":` + block + `,"delta":` + desc + `}`
 }
 
 func stop(block string) string { return `contentBlockStop {"contentBlockIndex":` + block + `}` }

@@ -129,8 +129,8 @@ func (a authorizer) authorize(ctx context.Context, r *http.Request, m providers.
 
 // refused implements providers.HTTPOptions.Refused: credentials may be revoked before they expire.
 func (a authorizer) refused(r *http.Request, e *providers.Error) bool {
-	var says *providers.VendorError
-	expired := errors.As(e, &says) && (says.Code == "ExpiredTokenException" || says.Code == "ExpiredToken")
+	var message *providers.VendorError
+	expired := errors.As(e, &message) && (message.Code == "ExpiredTokenException" || message.Code == "ExpiredToken")
 	return expired && a.chain.Expired(r)
 }
 

@@ -225,9 +225,9 @@ func TestRegions(t *testing.T) {
 // covers: providers/162
 func TestNoCredentials(t *testing.T) {
 	for name, tt := range map[string]struct {
-		env  map[string]string
-		kind providers.ErrorKind
-		says string
+		env     map[string]string
+		kind    providers.ErrorKind
+		message string
 	}{
 		"nowhere":   {map[string]string{"AWS_EC2_METADATA_DISABLED": "true"}, providers.KindAuth, "AWS_BEARER_TOKEN_BEDROCK"},
 		"no role":   {map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"}, providers.KindAuth, "AWS_ROLE_ARN"},
@@ -237,7 +237,7 @@ func TestNoCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			protocol, model := serve(t, tt.env, func(http.ResponseWriter, *http.Request) { t.Error("got a request, want none") })
 			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{}))
-			if broken != nil || failure == nil || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.says) {
+			if broken != nil || failure == nil || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.message) {
 				t.Errorf("got %v, %v", failure, broken)
 			}
 		})

@@ -21,7 +21,7 @@ func TestRecordings(t *testing.T) {
 			return
 		}
 		m := providers.Model{Provider: "p", ID: "claude", Reasoning: true}
-		sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.Said("p/claude", r.Events)}}, providers.Options{})
+		sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.MessageOf("p/claude", r.Events)}}, providers.Options{})
 		var body struct {
 			Messages []struct{ Content []map[string]any }
 		}

@@ -21,7 +21,7 @@ const helpText = `I am a demo model: offline, free, and always the same. I know 
 const timeTool = "time"
 
 // answer streams the response to req.
-func (s *speaker) answer(req providers.Request) {
+func (s *emitter) answer(req providers.Request) {
 	at, text := latestCommand(req.Messages)
 	since := req.Messages[at+1:]
 	for _, m := range slices.Backward(since) {
@@ -31,7 +31,7 @@ func (s *speaker) answer(req providers.Request) {
 		}
 	}
 	if at < 0 {
-		s.say("Hello. Say help to see what I can do.")
+		s.emit("Hello. Say help to see what I can do.")
 		return
 	}
 	command, argument, _ := strings.Cut(text, " ")
@@ -43,7 +43,7 @@ func (s *speaker) answer(req providers.Request) {
 		}
 	case "help":
 		if argument == "" {
-			s.say(helpText)
+			s.emit(helpText)
 			return
 		}
 	case "time":
@@ -53,36 +53,36 @@ func (s *speaker) answer(req providers.Request) {
 		}
 	case "think":
 		s.think("The user wants to see me think. Thinking looks like this: slow, and in a part of its own.")
-		s.say("I thought about it. That was the reasoning; this is the answer.")
+		s.emit("I thought about it. That was the reasoning; this is the answer.")
 		return
 	}
 	if slices.ContainsFunc(since, func(m providers.Message) bool { return m.Role == providers.RoleAssistant }) {
-		s.say("Where was I? Oh yes:")
+		s.emit("Where was I? Oh yes:")
 	}
 	s.repeat(text)
 }
 
-func (s *speaker) repeat(text string) {
+func (s *emitter) repeat(text string) {
 	words := len(strings.Fields(text))
 	unit := "words"
 	if words == 1 {
 		unit = "word"
 	}
-	s.say(fmt.Sprintf("You said: %s (%d %s)", text, words, unit))
+	s.emit(fmt.Sprintf("You said: %s (%d %s)", text, words, unit))
 }
 
-func (s *speaker) askTime(req providers.Request) {
+func (s *emitter) askTime(req providers.Request) {
 	for _, t := range req.Tools {
 		if t.Name == timeTool {
-			s.say("Let me look at the clock.")
+			s.emit("Let me look at the clock.")
 			s.call(fmt.Sprintf("demo_call_%d", len(req.Messages)), timeTool)
 			return
 		}
 	}
-	s.say("I have no tool named time here, so I cannot tell.")
+	s.emit("I have no tool named time here, so I cannot tell.")
 }
 
-func (s *speaker) repeatResults(parts []providers.Part) {
+func (s *emitter) repeatResults(parts []providers.Part) {
 	for _, p := range parts {
 		r, ok := p.(providers.ToolResult)
 		if !ok {
@@ -92,17 +92,17 @@ func (s *speaker) repeatResults(parts []providers.Part) {
 		if r.IsError {
 			verb = "failed"
 		}
-		s.say(fmt.Sprintf("The tool %s %s: %s", r.Name, verb, textOf(r.Content)))
+		s.emit(fmt.Sprintf("The tool %s %s: %s", r.Name, verb, textOf(r.Content)))
 	}
 }
 
-func (s *speaker) count(to, from int) {
+func (s *emitter) count(to, from int) {
 	if from >= to {
-		s.say("That is all of it.")
+		s.emit("That is all of it.")
 		return
 	}
 	for i := from + 1; i <= to && s.err == nil && !s.out.Stopped(); i++ {
-		s.say(strconv.Itoa(i))
+		s.emit(strconv.Itoa(i))
 	}
 }
 

@@ -49,7 +49,7 @@ func Register(r *providers.Registry, pace time.Duration) error {
 func (d *Demo) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return providers.NewStream(ctx, m, func(a *providers.Assembler) error {
 		treq, _ := providers.Transform(m, req, o)
-		s := &speaker{out: a, pause: func() error { return pause(ctx, d.pace) }}
+		s := &emitter{out: a, pause: func() error { return pause(ctx, d.pace) }}
 		s.answer(treq)
 		if s.err != nil {
 			return s.err
@@ -68,35 +68,35 @@ func (d *Demo) Stream(ctx context.Context, m providers.Model, req providers.Requ
 	})
 }
 
-// speaker streams one response word by word. After an error it streams nothing.
-type speaker struct {
+// emitter streams one response word by word. After an error it streams nothing.
+type emitter struct {
 	out *providers.Assembler
 	// pause waits before a word; its error ends the response.
 	pause func() error
 
-	said    bool
-	called  bool
-	words   int64
-	thought int64
-	err     error
+	answered bool
+	called   bool
+	words    int64
+	thought  int64
+	err      error
 }
 
-// say streams text word by word, separated by spaces from earlier text.
-func (s *speaker) say(text string) {
+// emit streams text word by word, separated by spaces from earlier text.
+func (s *emitter) emit(text string) {
 	for i, word := range strings.SplitAfter(text, " ") {
-		if i == 0 && s.said {
+		if i == 0 && s.answered {
 			word = " " + word
 		}
 		if !s.wait() {
 			return
 		}
 		s.words++
-		s.said = true
+		s.answered = true
 		s.out.Text(word)
 	}
 }
 
-func (s *speaker) think(text string) {
+func (s *emitter) think(text string) {
 	for _, word := range strings.SplitAfter(text, " ") {
 		if !s.wait() {
 			return
@@ -107,7 +107,7 @@ func (s *speaker) think(text string) {
 	}
 }
 
-func (s *speaker) call(id, name string) {
+func (s *emitter) call(id, name string) {
 	if s.wait() {
 		s.called = true
 		s.out.CallArguments(s.out.StartCall(id, name), "{}")
@@ -115,7 +115,7 @@ func (s *speaker) call(id, name string) {
 }
 
 // wait pauses and reports whether to continue.
-func (s *speaker) wait() bool {
+func (s *emitter) wait() bool {
 	if s.err == nil && !s.out.Stopped() {
 		s.err = s.pause()
 	}

@@ -91,8 +91,8 @@ func registry(t *testing.T, b *binding, e providers.Edge) *providers.Registry {
 	return r
 }
 
-// talk is a request with every part that the formats encode differently.
-var talk = providers.Request{
+// request is a request with every part that the formats encode differently.
+var request = providers.Request{
 	System: "Be brief.",
 	Tools:  []providers.Tool{{Name: "now", Description: "Tells."}},
 	Messages: []providers.Message{
@@ -143,7 +143,7 @@ func TestEdgeInputs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &binding{answer: speaks}
-			events, failure, broken := providertest.Collect(registry(t, b, tt.edge).Stream(t.Context(), "own/"+tt.model, talk, tt.o))
+			events, failure, broken := providertest.Collect(registry(t, b, tt.edge).Stream(t.Context(), "own/"+tt.model, request, tt.o))
 			if failure != nil || broken != nil || len(events) != 2 || len(b.calls) != 1 {
 				t.Fatalf("got %d events of %d calls, %v, %v", len(events), len(b.calls), failure, broken)
 			}
@@ -228,7 +228,7 @@ func TestEdgeErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &binding{answer: tt.answer}
-			_, failure, broken := providertest.Collect(registry(t, b, providers.Edge{}).Stream(t.Context(), "own/m", talk, providers.Options{}))
+			_, failure, broken := providertest.Collect(registry(t, b, providers.Edge{}).Stream(t.Context(), "own/m", request, providers.Options{}))
 			if broken != nil || failure == nil || failure.Kind != tt.kind || failure.Provider != "own" {
 				t.Fatalf("got %v, %v, want kind %s", failure, broken, tt.kind)
 			}
@@ -256,7 +256,7 @@ func TestEdgeNeedsABinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, spec := range []string{"own/m", edge.DefaultProvider + "/anthropic/m"} {
-		_, failure, _ := providertest.Collect(r.Stream(t.Context(), spec, talk, providers.Options{}))
+		_, failure, _ := providertest.Collect(r.Stream(t.Context(), spec, request, providers.Options{}))
 		if failure == nil || !errors.Is(failure, edge.ErrNoBinding) || failure.Retryable() {
 			t.Errorf("%s: got %v", spec, failure)
 		}
@@ -274,8 +274,8 @@ func TestEdgeInstall(t *testing.T) {
 		if (err == nil) != ok || !ok && (!errors.As(err, &refused) || refused.Date != date || !strings.Contains(err.Error(), "2026-04-01")) {
 			t.Errorf("%q: got %v", date, err)
 		}
-		if r.Speaks(edge.API) != ok || r.Registered(edge.DefaultProvider) != ok {
-			t.Errorf("%q: got registered %t and %t", date, r.Speaks(edge.API), r.Registered(edge.DefaultProvider))
+		if r.Supports(edge.API) != ok || r.Registered(edge.DefaultProvider) != ok {
+			t.Errorf("%q: got registered %t and %t", date, r.Supports(edge.API), r.Registered(edge.DefaultProvider))
 		}
 	}
 }
@@ -290,7 +290,7 @@ func TestEdgeInstallLeavesTheApplicationsOwn(t *testing.T) {
 	if err := edge.Install(r, platforms, "2026-10-01"); err != nil {
 		t.Fatal(err)
 	}
-	if _, failure, _ := providertest.Collect(r.Stream(t.Context(), "cloudflare/m", talk, providers.Options{})); failure != nil {
+	if _, failure, _ := providertest.Collect(r.Stream(t.Context(), "cloudflare/m", request, providers.Options{})); failure != nil {
 		t.Fatal(failure)
 	}
 	if len(own.calls) != 1 || len(platforms.calls) != 0 || own.calls[0].Options.Gateway != nil {

@@ -243,9 +243,9 @@ func TestUnusableCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		file  string
-		kind  providers.ErrorKind
-		words string
+		file    string
+		kind    providers.ErrorKind
+		message string
 	}{
 		"external":         {write(t, map[string]string{"type": "external_account", "client_secret": "kept-secret"}), providers.KindAuth, `"external_account": only service_account and authorized_user`},
 		"impersonated":     {write(t, map[string]string{"type": "impersonated_service_account"}), providers.KindAuth, `"impersonated_service_account"`},
@@ -265,7 +265,7 @@ func TestUnusableCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, failure := call(t, map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": tt.file})
-			if failure == nil || got != "" || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.words) || failure.Provider != third.Provider {
+			if failure == nil || got != "" || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.message) || failure.Provider != third.Provider {
 				t.Fatalf("authorized by %q, %v", got, failure)
 			}
 			if text := failure.Error() + string(failure.Body); strings.Contains(text, "kept-") {

@@ -80,7 +80,7 @@ func TestRoundTrip(t *testing.T) {
 		{"functionCall":{"id":"c1","name":"add","args":{"n":12345678901234567890}},"thoughtSignature":"c2lnMg=="},
 		{"functionCall":{"id":"now_2","name":"now","args":{}}}, {"text":"","thoughtSignature":"c2lnMw=="}
 	]}]`
-	got := contents(t, third, providertest.Said("p/gemini-3-pro", events))
+	got := contents(t, third, providertest.MessageOf("p/gemini-3-pro", events))
 	if diff := cmp.Diff(providertest.Canonical(t, want), withoutResults(t, got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -89,7 +89,7 @@ func TestRoundTrip(t *testing.T) {
 // shortly returns a short form of a response.
 func shortly(events []providers.Event) string {
 	var out []string
-	for _, p := range providertest.Said("p/m", events).Parts {
+	for _, p := range providertest.MessageOf("p/m", events).Parts {
 		switch p := p.(type) {
 		case providers.Text:
 			out = append(out, "text "+p.Text+"|"+p.Signature)

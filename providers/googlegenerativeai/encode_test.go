@@ -63,7 +63,7 @@ func user(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleUser, Parts: parts}
 }
 
-func said(model string, parts ...providers.Part) providers.Message {
+func assistant(model string, parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleAssistant, Model: model, Parts: parts}
 }
 
@@ -94,7 +94,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 		},
 		Messages: []providers.Message{
 			user(providers.Text{Text: "See"}, png),
-			said("p/gemini-3-pro", providers.Reasoning{Text: "plan", Signature: "2:c2ln"}, providers.Text{Text: "I look."},
+			assistant("p/gemini-3-pro", providers.Reasoning{Text: "plan", Signature: "2:c2ln"}, providers.Text{Text: "I look."},
 				providers.ToolCall{ID: "c1", Name: "add", Arguments: json.RawMessage(`{"n": 12345678901234567890}`), Signature: "c2ln"}),
 			results(providers.ToolResult{CallID: "c1", Name: "add", Content: []providers.Part{providers.Text{Text: "3"}, png, providers.Text{Text: "4"}}}),
 		},
@@ -130,10 +130,10 @@ func TestEncodeThinking(t *testing.T) {
 	level := func(word string) string { return `{"includeThoughts":true,"thinkingLevel":"` + word + `"}` }
 	budget := func(n int) string { return fmt.Sprintf(`{"includeThoughts":true,"thinkingBudget":%d}`, n) }
 	for _, tt := range []struct {
-		id    string
-		words providers.ThinkingMap
-		level providers.ThinkingLevel
-		want  string // thinkingConfig
+		id     string
+		levels providers.ThinkingMap
+		level  providers.ThinkingLevel
+		want   string // thinkingConfig
 	}{
 		{"gemini-3.1-pro-preview", pro, "", ""},
 		{"gemini-3.1-pro-preview", pro, "minimal", level("LOW")},
@@ -167,7 +167,7 @@ func TestEncodeThinking(t *testing.T) {
 		{"deep-research-preview", nil, "high", budget(-1)},
 		{"deep-research-preview", nil, "off", `{"thinkingBudget":0}`},
 	} {
-		m := providers.Model{Provider: "p", ID: tt.id, Reasoning: true, Thinking: tt.words}
+		m := providers.Model{Provider: "p", ID: tt.id, Reasoning: true, Thinking: tt.levels}
 		want := `{"contents":[]}`
 		if tt.want != "" {
 			want = `{"contents":[],"generationConfig":{"thinkingConfig":` + tt.want + `}}`
@@ -239,53 +239,53 @@ func TestEncodeHistory(t *testing.T) {
 		in   []providers.Message
 		want string
 	}{
-		{"its own calls", third, []providers.Message{said(own, called("c1", "s"), called("c2", "")), results(result("c2", ok), result("c1", ok))},
+		{"its own calls", third, []providers.Message{assistant(own, called("c1", "s"), called("c2", "")), results(result("c2", ok), result("c1", ok))},
 			model(call(`"id":"c1",`, `,"thoughtSignature":"s"`), call(`"id":"c2",`)) + "," +
 				users(answer(`"id":"c1",`, `{"output":"ok"}`), answer(`"id":"c2",`, `{"output":"ok"}`))},
-		{"calls of another model", third, []providers.Message{said("q/m", called("c1", "s"), called("c2", "s")), results(result("c1", ok), result("c2", ok))},
+		{"calls of another model", third, []providers.Message{assistant("q/m", called("c1", "s"), called("c2", "s")), results(result("c1", ok), result("c2", ok))},
 			model(call(`"id":"c1",`, ","+dummy), call(`"id":"c2",`)) + "," +
 				users(answer(`"id":"c1",`, `{"output":"ok"}`), answer(`"id":"c2",`, `{"output":"ok"}`))},
-		{"in an earlier turn", third, []providers.Message{said("q/m", called("c1", "")), results(result("c1", ok)), user(providers.Text{Text: "a"})},
+		{"in an earlier turn", third, []providers.Message{assistant("q/m", called("c1", "")), results(result("c1", ok)), user(providers.Text{Text: "a"})},
 			model(call(`"id":"c1",`, ","+dummy)) + "," + users(answer(`"id":"c1",`, `{"output":"ok"}`)) + "," + users(text)},
-		{"refused before", providers.Model{Provider: "p", ID: "gemini-3-pro", NoReplay: true}, []providers.Message{said(own, providers.Text{Text: "a", Signature: "1:s"}, called("c1", "s")), results(result("c1", ok))},
+		{"refused before", providers.Model{Provider: "p", ID: "gemini-3-pro", NoReplay: true}, []providers.Message{assistant(own, providers.Text{Text: "a", Signature: "1:s"}, called("c1", "s")), results(result("c1", ok))},
 			model(text, call(`"id":"c1",`, ","+dummy)) + "," + users(answer(`"id":"c1",`, `{"output":"ok"}`))},
-		{"an older model", second, []providers.Message{said("q/m", called("c1", "")), results(result("c1", ok))},
+		{"an older model", second, []providers.Message{assistant("q/m", called("c1", "")), results(result("c1", ok))},
 			model(call("")) + "," + users(answer("", `{"output":"ok"}`))},
-		{"an older model's own", second, []providers.Message{said("p/gemini-2.5-flash", called("f_1", "s")), results(result("f_1", ok))},
+		{"an older model's own", second, []providers.Message{assistant("p/gemini-2.5-flash", called("f_1", "s")), results(result("f_1", ok))},
 			model(call("", `,"thoughtSignature":"s"`)) + "," + users(answer("", `{"output":"ok"}`))},
-		{"a model of another maker", claude, []providers.Message{said("q/m", called("c1", "")), results(result("c1", ok))},
+		{"a model of another maker", claude, []providers.Message{assistant("q/m", called("c1", "")), results(result("c1", ok))},
 			model(call(`"id":"c1",`)) + "," + users(answer(`"id":"c1",`, `{"output":"ok"}`))},
-		{"long id", claude, []providers.Message{said("q/m", called(long, "")), results(result(long, ok))},
+		{"long id", claude, []providers.Message{assistant("q/m", called(long, "")), results(result(long, ok))},
 			model(call(`"id":"LONG",`)) + "," + users(answer(`"id":"LONG",`, `{"output":"ok"}`))},
-		{"orphan call", second, []providers.Message{said("q/m", called("c1", ""))},
+		{"orphan call", second, []providers.Message{assistant("q/m", called("c1", ""))},
 			model(call("")) + "," + users(answer("", `{"error":"There is no result: the call was interrupted, and whether it took effect is unknown."}`))},
-		{"result without call", second, []providers.Message{said("q/m", providers.Text{Text: "a"}), results(result("c9"))}, model(text)},
-		{"empty result", second, []providers.Message{said("q/m", called("c1", "")), results(result("c1"))},
+		{"result without call", second, []providers.Message{assistant("q/m", providers.Text{Text: "a"}), results(result("c9"))}, model(text)},
+		{"empty result", second, []providers.Message{assistant("q/m", called("c1", "")), results(result("c1"))},
 			model(call("")) + "," + users(answer("", `{"output":"(no output)"}`))},
-		{"images of an older model", second, []providers.Message{said("q/m", called("c1", ""), called("c2", "")), results(result("c1", png), result("c2", ok, png))},
+		{"images of an older model", second, []providers.Message{assistant("q/m", called("c1", ""), called("c2", "")), results(result("c1", png), result("c2", ok, png))},
 			model(call(""), call("")) + "," + users(answer("", `{"output":"(see the image below)"}`), answer("", `{"output":"ok"}`)) + "," +
 				users(`{"text":"Images that were returned by f:"}`, picture, `{"text":"Images that were returned by f:"}`, picture)},
-		{"an image alone", third, []providers.Message{said(own, called("c1", "s")), results(result("c1", png))},
+		{"an image alone", third, []providers.Message{assistant(own, called("c1", "s")), results(result("c1", png))},
 			model(call(`"id":"c1",`, `,"thoughtSignature":"s"`)) + "," +
 				users(`{"functionResponse":{"id":"c1","name":"f","response":{"output":"(see the image)"},"parts":[`+picture+`]}}`)},
-		{"failed", second, []providers.Message{said("q/m", called("c1", "")), results(providers.ToolResult{CallID: "c1", IsError: true, Content: []providers.Part{ok}})},
+		{"failed", second, []providers.Message{assistant("q/m", called("c1", "")), results(providers.ToolResult{CallID: "c1", IsError: true, Content: []providers.Part{ok}})},
 			model(call("")) + "," + users(answer("", `{"error":"ok"}`))},
-		{"replies in a row", third, []providers.Message{said("q/m", providers.Text{Text: "a"}), user(providers.Text{}), said("q/m", called("c1", "")), results(result("c1", ok))},
+		{"replies in a row", third, []providers.Message{assistant("q/m", providers.Text{Text: "a"}), user(providers.Text{}), assistant("q/m", called("c1", "")), results(result("c1", ok))},
 			model(text, call(`"id":"c1",`, ","+dummy)) + "," + users(answer(`"id":"c1",`, `{"output":"ok"}`))},
 		{"messages in a row", third, []providers.Message{user(providers.Text{Text: "a"}), user(providers.Text{Text: "a"})}, users(text) + "," + users(text)},
-		{"reasoning of another", third, []providers.Message{said("q/m", providers.Reasoning{Text: "hm", Signature: "2:s"}, providers.Text{Text: "a", Signature: "1:s"})}, model(text)},
-		{"reasoning of its own", third, []providers.Message{said(own, providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, model(`{"text":"hm","thought":true}`, text)},
-		{"an empty text", third, []providers.Message{said(own, providers.Text{Text: "a"}, providers.Text{Signature: "0:s"})}, model(text, `{"text":"","thoughtSignature":"s"}`)},
-		{"signed in another format", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: `{"phase":"x"}`})}, model(text)},
-		{"signature without a model", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "0:"})}, model(text)},
-		{"a name that is none", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: "1 more"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
+		{"reasoning of another", third, []providers.Message{assistant("q/m", providers.Reasoning{Text: "hm", Signature: "2:s"}, providers.Text{Text: "a", Signature: "1:s"})}, model(text)},
+		{"reasoning of its own", third, []providers.Message{assistant(own, providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, model(`{"text":"hm","thought":true}`, text)},
+		{"an empty text", third, []providers.Message{assistant(own, providers.Text{Text: "a"}, providers.Text{Signature: "0:s"})}, model(text, `{"text":"","thoughtSignature":"s"}`)},
+		{"signed in another format", third, []providers.Message{assistant(own, providers.Text{Text: "a", Signature: `{"phase":"x"}`})}, model(text)},
+		{"signature without a model", third, []providers.Message{assistant(own, providers.Text{Text: "a", Signature: "0:"})}, model(text)},
+		{"a name that is none", second, []providers.Message{assistant("q/m", providers.ToolCall{ID: "c1", Name: "1 more"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
 			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"_1_more"`)},
-		{"a long name", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: strings.Repeat("f", 65)}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
+		{"a long name", second, []providers.Message{assistant("q/m", providers.ToolCall{ID: "c1", Name: strings.Repeat("f", 65)}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
 			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"_`+strings.Repeat("f", 63)+`"`)},
-		{"a name with dots", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: "a.b:c-1"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
+		{"a name with dots", second, []providers.Message{assistant("q/m", providers.ToolCall{ID: "c1", Name: "a.b:c-1"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
 			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"a.b:c-1"`)},
-		{"of a longer text", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "2:s"})}, model(text)},
-		{"of half a rune", third, []providers.Message{said(own, providers.Text{Text: "é", Signature: "1:s"})}, model(`{"text":"é"}`)},
+		{"of a longer text", third, []providers.Message{assistant(own, providers.Text{Text: "a", Signature: "2:s"})}, model(text)},
+		{"of half a rune", third, []providers.Message{assistant(own, providers.Text{Text: "é", Signature: "1:s"})}, model(`{"text":"é"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sum := sha256.Sum256([]byte(long))
@@ -326,8 +326,8 @@ func TestEncodeSchemas(t *testing.T) {
 // covers: providers/173
 func TestRequestIsPrefixOfNext(t *testing.T) {
 	messages := []providers.Message{
-		user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1", png)), said("p/gemini-3-pro", providers.Text{Text: "a"}),
-		user(providers.Text{Text: "q"}), said("p/gemini-3-pro", called("c2", "s")), results(result("c2")),
+		user(providers.Text{Text: "q"}), assistant("q/m", called("c1", "")), results(result("c1", png)), assistant("p/gemini-3-pro", providers.Text{Text: "a"}),
+		user(providers.Text{Text: "q"}), assistant("p/gemini-3-pro", called("c2", "s")), results(result("c2")),
 	}
 	before := ""
 	for n := range messages {
@@ -357,11 +357,11 @@ func TestHistoryBlocks(t *testing.T) {
 // TestBlocksOfAnotherShape: a cached encoding is not reused for a model of another shape.
 func TestBlocksOfAnotherShape(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "gemini-robotics-er-2"}
-	req := providers.Request{History: []*providers.Block{providers.NewBlock([]providers.Message{user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1"))})}}
-	for _, words := range []providers.ThinkingMap{nil, {"low": new("low")}, nil} {
-		m.Thinking = words
-		if got := encode(t, m, req, providers.Options{}); strings.Contains(got, "skip_thought_signature_validator") != (words != nil) {
-			t.Errorf("%v: %s", words, got)
+	req := providers.Request{History: []*providers.Block{providers.NewBlock([]providers.Message{user(providers.Text{Text: "q"}), assistant("q/m", called("c1", "")), results(result("c1"))})}}
+	for _, levels := range []providers.ThinkingMap{nil, {"low": new("low")}, nil} {
+		m.Thinking = levels
+		if got := encode(t, m, req, providers.Options{}); strings.Contains(got, "skip_thought_signature_validator") != (levels != nil) {
+			t.Errorf("%v: %s", levels, got)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func TestSignatureRefused(t *testing.T) {
 		io.WriteString(w, providertest.Payloads(ends("STOP")))
 	})
 	req := providertest.Ask("x")
-	req.Messages = append(req.Messages, said(m.Spec(), called("c1", "old")), results(result("c1")))
+	req.Messages = append(req.Messages, assistant(m.Spec(), called("c1", "old")), results(result("c1")))
 	if _, e, broken := providertest.Collect(protocol.Stream(t.Context(), m, req, providers.Options{})); e != nil || broken != nil {
 		t.Fatal(e, broken)
 	}

@@ -31,7 +31,7 @@ func TestRecordings(t *testing.T) {
 				}
 				m := providers.Model{Provider: "p", ID: "gemini-2.5-flash", Reasoning: true}
 				var sent []any
-				if err := json.Unmarshal([]byte(contents(t, m, providertest.Said("p/gemini-2.5-flash", r.Events))), &sent); err != nil {
+				if err := json.Unmarshal([]byte(contents(t, m, providertest.MessageOf("p/gemini-2.5-flash", r.Events))), &sent); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(signedParts(t, r.Body), partsOf(sent)); diff != "" {

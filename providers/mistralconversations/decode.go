@@ -101,7 +101,7 @@ func (d *decoder) event(raw sse.Event) error {
 	}
 	c := &e.Choices[0] // one choice was requested
 	err := d.delta(&c.Delta)
-	if err == nil && c.Message != nil && !d.out.Said() {
+	if err == nil && c.Message != nil && !d.out.HasContent() {
 		err, d.message = d.delta(c.Message), true
 	}
 	if err != nil {
@@ -111,11 +111,11 @@ func (d *decoder) event(raw sse.Event) error {
 }
 
 func (d *decoder) delta(delta *delta) error {
-	say := func(s string) {
+	emit := func(s string) {
 		d.calls.Start(d.out)
 		d.out.Text(s)
 	}
-	if err := d.out.Content(delta.Content, say, func(s string) { d.out.Reasoning(s, "") }); err != nil {
+	if err := d.out.Content(delta.Content, emit, func(s string) { d.out.Reasoning(s, "") }); err != nil {
 		return err
 	}
 	for _, t := range delta.ToolCalls {

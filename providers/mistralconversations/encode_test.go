@@ -124,9 +124,9 @@ func TestPromptCacheKeyCanBeLeftOut(t *testing.T) {
 // covers: providers/151
 func TestCallIDs(t *testing.T) {
 	ids := []string{"wyFNfgjhN", "call_01", "functions.add:0", "", "wyFNfgjh", "wyFNfgjhN2", "wyFNfgj-N", "größe1"}
-	said, results := providers.Message{Role: providers.RoleAssistant}, providers.Message{Role: providers.RoleTool}
+	content, results := providers.Message{Role: providers.RoleAssistant}, providers.Message{Role: providers.RoleTool}
 	for _, id := range ids {
-		said.Parts = append(said.Parts, providers.ToolCall{ID: id, Name: "f"})
+		content.Parts = append(content.Parts, providers.ToolCall{ID: id, Name: "f"})
 		results.Parts = append(results.Parts, providers.ToolResult{CallID: id, Content: []providers.Part{providers.Text{Text: "of " + id}}})
 	}
 	sent := func() (called, answered []string) {
@@ -136,7 +136,7 @@ func TestCallIDs(t *testing.T) {
 				ToolCalls  []struct{ ID string } `json:"tool_calls"`
 			}
 		}
-		req := providers.Request{Messages: []providers.Message{user(providers.Text{Text: "q"}), said, results}}
+		req := providers.Request{Messages: []providers.Message{user(providers.Text{Text: "q"}), content, results}}
 		encoded := providertest.Encoded(t, mistralconversations.NewCodec(nil), providers.Model{Provider: "p", ID: "m"}, req, providers.Options{})
 		if err := json.Unmarshal([]byte(encoded), &body); err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestCallIDs(t *testing.T) {
 		t.Errorf("got ids %q and then %q", called, again)
 	}
 	// An id that equals the replacement of another is replaced too.
-	said.Parts[0], results.Parts[0] = providers.ToolCall{ID: called[1], Name: "f"}, providers.ToolResult{CallID: called[1]}
+	content.Parts[0], results.Parts[0] = providers.ToolCall{ID: called[1], Name: "f"}, providers.ToolResult{CallID: called[1]}
 	if both, answered := sent(); both[0] == both[1] || !cmp.Equal(both, answered) {
 		t.Errorf("got ids %q", both)
 	}

@@ -104,13 +104,13 @@ func newFragment(out []message, in []providers.Message) (fragment, error) {
 		switch msg.Role {
 		case providers.RoleUser:
 			if n := len(out); n > 0 && out[n-1].Role == roleTool {
-				out = append(out, spoken())
+				out = append(out, bridgeMessage())
 			}
 			out = append(out, message{Role: roleUser, Content: encodeContent(msg.Parts, &e)})
 		case providers.RoleAssistant:
 			ids = callIDs{}
-			if said := encodeAssistant(msg.Parts, ids); said.Content != nil || said.ToolCalls != nil {
-				out = append(out, said)
+			if content := encodeAssistant(msg.Parts, ids); content.Content != nil || content.ToolCalls != nil {
+				out = append(out, content)
 			}
 		case providers.RoleTool:
 			out = append(out, encodeResults(msg.Parts, ids, &e)...)
@@ -126,8 +126,8 @@ func newFragment(out []message, in []providers.Message) (fragment, error) {
 	return fragment{text: text.Inner(len("["), len("]\n")), first: out[0].Role, last: out[len(out)-1].Role}, nil
 }
 
-// spoken returns the inserted assistant message.
-func spoken() message { return message{Role: roleAssistant, Content: bridge} }
+// bridgeMessage returns the inserted assistant message.
+func bridgeMessage() message { return message{Role: roleAssistant, Content: bridge} }
 
 // join concatenates fragments to one array.
 func join(fragments []fragment) ([]*providers.Body, error) {
@@ -142,7 +142,7 @@ func join(fragments []fragment) ([]*providers.Body, error) {
 			out = append(out, comma)
 		}
 		if last == roleTool && f.first == roleUser {
-			between, err := newFragment([]message{spoken()}, nil)
+			between, err := newFragment([]message{bridgeMessage()}, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -20,14 +20,14 @@ func TestRecordings(t *testing.T) {
 		if r.Status >= 400 || r.Events == nil {
 			return
 		}
-		var want, got spoken
+		var want, got transcript
 		chunks := slices.Collect(bytes.Lines(r.Body))
 		if json.Valid(r.Body) {
 			chunks = [][]byte{r.Body} // not a stream
 		}
 		for _, c := range chunks {
 			var e struct {
-				Choices []struct{ Delta, Message said }
+				Choices []struct{ Delta, Message content }
 			}
 			if json.Unmarshal(bytes.TrimPrefix(c, []byte("data: ")), &e) == nil && len(e.Choices) > 0 {
 				want.add(t, e.Choices[0].Delta)
@@ -35,8 +35,8 @@ func TestRecordings(t *testing.T) {
 			}
 		}
 		m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-		sent := providertest.Encoded(t, codec, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", r.Events)}}, providers.Options{})
-		var body struct{ Messages []said }
+		sent := providertest.Encoded(t, codec, m, providers.Request{Messages: []providers.Message{providertest.MessageOf("p/m", r.Events)}}, providers.Options{})
+		var body struct{ Messages []content }
 		if err := json.Unmarshal([]byte(sent), &body); err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +47,8 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// said is the content of a chunk or a message.
-type said struct {
+// content is the content of a chunk or a message.
+type content struct {
 	Content   json.RawMessage
 	ToolCalls []struct {
 		ID       string
@@ -56,13 +56,13 @@ type said struct {
 	} `json:"tool_calls"`
 }
 
-// spoken is the concatenated content.
-type spoken struct {
+// transcript is the concatenated content.
+type transcript struct {
 	Text, Thinking string
 	Calls          []string
 }
 
-func (s *spoken) add(t *testing.T, m said) {
+func (s *transcript) add(t *testing.T, m content) {
 	t.Helper()
 	for _, c := range m.ToolCalls {
 		s.Calls = append(s.Calls, c.ID+" "+c.Function.Name+" "+c.Function.Arguments)

@@ -168,10 +168,10 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 	}
 	d.usage(c.Usage)
 	err := d.delta(&c.Delta)
-	if err == nil && !d.out.Said() {
+	if err == nil && !d.out.HasContent() {
 		err = d.out.Content(c.Text, d.text, d.think)
 	}
-	if m := c.Message; err == nil && m != nil && !d.out.Said() {
+	if m := c.Message; err == nil && m != nil && !d.out.HasContent() {
 		err, d.message = d.delta(m), true
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // TestRecordings decodes recorded responses. The suite checks their validity.
 func TestRecordings(t *testing.T) {
 	providertest.RunRecordings(t, openaicompletions.API, openaicompletions.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
-		for _, p := range providertest.Said("p/m", r.Events).Parts {
+		for _, p := range providertest.MessageOf("p/m", r.Events).Parts {
 			t.Logf("%T %.200v", p, p)
 		}
 		if n := len(r.Events); n > 0 {
@@ -65,8 +65,8 @@ func TestDetailsRoundTrip(t *testing.T) {
 			if failure != nil {
 				t.Fatal(failure)
 			}
-			said, shown := providertest.Said("p/m", events), ""
-			for _, p := range said.Parts {
+			reply, shown := providertest.MessageOf("p/m", events), ""
+			for _, p := range reply.Parts {
 				if r, ok := p.(providers.Reasoning); ok {
 					shown += r.Text
 				}
@@ -78,7 +78,7 @@ func TestDetailsRoundTrip(t *testing.T) {
 				}
 			}
 			m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-			sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: []providers.Message{said}}, providers.Options{})
+			sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: []providers.Message{reply}}, providers.Options{})
 			if err := json.Unmarshal([]byte(sent), &body); err != nil {
 				t.Fatal(err)
 			}

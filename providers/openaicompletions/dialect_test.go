@@ -106,20 +106,20 @@ func TestReasoningOnAllCalls(t *testing.T) {
 // TestThinkingFormats compares requests with compat and thinking map.
 // covers: providers/200
 func TestThinkingFormats(t *testing.T) {
-	words := providers.ThinkingMap{"off": new("nil"), "xhigh": new("extra")}
+	levels := providers.ThinkingMap{"off": new("nil"), "xhigh": new("extra")}
 	always := providers.ThinkingMap{"off": nil}
 	for _, tt := range []struct {
 		name   string
 		compat providers.Compat
-		words  providers.ThinkingMap
+		levels providers.ThinkingMap
 		level  providers.ThinkingLevel
 		want   string
 	}{
-		{"words of the map", providers.Compat{}, words, "xhigh", `{"reasoning_effort":"extra"}`},
-		{"the map's off", providers.Compat{}, words, "off", `{"reasoning_effort":"nil"}`},
+		{"words of the map", providers.Compat{}, levels, "xhigh", `{"reasoning_effort":"extra"}`},
+		{"the map's off", providers.Compat{}, levels, "off", `{"reasoning_effort":"nil"}`},
 		{"never off", providers.Compat{}, always, "off", `{}`},
-		{"no effort", providers.Compat{SupportsReasoningEffort: providers.FlagOff}, words, "high", `{}`},
-		{"openrouter", providers.Compat{ThinkingFormat: "openrouter"}, words, "off", `{"reasoning":{"effort":"nil"}}`},
+		{"no effort", providers.Compat{SupportsReasoningEffort: providers.FlagOff}, levels, "high", `{}`},
+		{"openrouter", providers.Compat{ThinkingFormat: "openrouter"}, levels, "off", `{"reasoning":{"effort":"nil"}}`},
 		{"openrouter, never off", providers.Compat{ThinkingFormat: "openrouter"}, always, "off", `{}`},
 		{"deepseek, never off", providers.Compat{ThinkingFormat: "deepseek"}, always, "off", `{}`},
 		{"deepseek without effort", providers.Compat{ThinkingFormat: "deepseek", SupportsReasoningEffort: providers.FlagOff}, nil, "high", `{"thinking":{"type":"enabled"}}`},
@@ -131,10 +131,10 @@ func TestThinkingFormats(t *testing.T) {
 			ChatTemplateKwargs: `{"a":{"$var":"thinking.enabled"},"b":{"$var":"thinking.effort"},"c":{"$var":"thinking.budget"},"d":{"$var":"thinking.enabled","omitWhenOff":true}}`}, nil, "off",
 			`{"chat_template_kwargs":{"a":false}}`},
 		{"template of nothing", providers.Compat{ThinkingFormat: "chat-template"}, nil, "low", `{}`},
-		{"baseten", providers.Compat{ThinkingFormat: "baseten", ChatTemplateArgs: `{"enable_thinking":{"$var":"thinking.enabled"}}`}, words, "off",
+		{"baseten", providers.Compat{ThinkingFormat: "baseten", ChatTemplateArgs: `{"enable_thinking":{"$var":"thinking.enabled"}}`}, levels, "off",
 			`{"chat_template_args":{"enable_thinking":false},"reasoning_effort":"nil"}`},
 		{"together", providers.Compat{ThinkingFormat: "together"}, nil, "medium", `{"reasoning":{"enabled":true},"reasoning_effort":"medium"}`},
-		{"ant-ling, listed", providers.Compat{ThinkingFormat: "ant-ling"}, words, "xhigh", `{"reasoning":{"effort":"extra"}}`},
+		{"ant-ling, listed", providers.Compat{ThinkingFormat: "ant-ling"}, levels, "xhigh", `{"reasoning":{"effort":"extra"}}`},
 		{"ant-ling, not listed", providers.Compat{ThinkingFormat: "ant-ling"}, nil, "high", `{}`},
 		{"string", providers.Compat{ThinkingFormat: "string-thinking"}, nil, "off", `{"thinking":"none"}`},
 		{"string, on", providers.Compat{ThinkingFormat: "string-thinking"}, nil, "high", `{"thinking":"high"}`},
@@ -146,7 +146,7 @@ func TestThinkingFormats(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.compat.SupportsUsageInStreaming = providers.FlagOff
-			m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://llm.example", Reasoning: true, Compat: tt.compat, Thinking: tt.words}
+			m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://llm.example", Reasoning: true, Compat: tt.compat, Thinking: tt.levels}
 			if diff := cmp.Diff(tt.want, otherMembers(t, m, providers.Request{}, providers.Options{ThinkingLevel: tt.level})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

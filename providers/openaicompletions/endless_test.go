@@ -13,18 +13,18 @@ import (
 // TestEndless checks the reply limits for every kind of endless output.
 func TestEndless(t *testing.T) {
 	piece := strings.Repeat("x", 1000)
-	said := func(delta string) string { return `{"choices":[{"delta":` + delta + `}]}` }
-	always := func(delta string) func(int) string { return func(int) string { return said(delta) } }
+	reply := func(delta string) string { return `{"choices":[{"delta":` + delta + `}]}` }
+	always := func(delta string) func(int) string { return func(int) string { return reply(delta) } }
 	providertest.RunEndless(t, openaicompletions.NewCodec(nil), nil, map[providers.Limited]map[string]func(int) string{
 		providers.LimitedReply: {
 			"text":      always(`{"content":"` + piece + `"}`),
 			"reasoning": always(`{"reasoning":"` + piece + `"}`),
 			"parts of a byte": func(i int) string {
-				return said([]string{`{"content":"x"}`, `{"reasoning":"x"}`}[i%2])
+				return reply([]string{`{"content":"x"}`, `{"reasoning":"x"}`}[i%2])
 			},
 			"arguments without a name": always(`{"tool_calls":[{"index":0,"function":{"arguments":"` + piece + `"}}]}`),
 			"arguments of many calls": func(i int) string {
-				return said(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f","arguments":"%s"}}]}`, i%16, i%16, piece))
+				return reply(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f","arguments":"%s"}}]}`, i%16, i%16, piece))
 			},
 		},
 		providers.LimitedArguments: {
@@ -32,10 +32,10 @@ func TestEndless(t *testing.T) {
 		},
 		providers.LimitedCalls: {
 			"calls": func(i int) string {
-				return said(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, i, i))
+				return reply(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, i, i))
 			},
 			"calls without a name": func(i int) string {
-				return said(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":""}}]}`, i))
+				return reply(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":""}}]}`, i))
 			},
 		},
 	})

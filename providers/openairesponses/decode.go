@@ -135,13 +135,13 @@ func (d *decoder) progress(e *event) error {
 		i.whole = true
 		return d.restOfArguments(i, e.Arguments)
 	}
-	return d.spoken(e)
+	return d.textEvent(e)
 }
 
-// spoken reads deltas of messages and reasoning, and the complete parts that follow them.
-func (d *decoder) spoken(e *event) error {
-	text := func(i *item, s string) { d.speak(i, e.ContentIndex, s) }
-	rest := func(i *item, s string) { d.speak(i, e.ContentIndex, i.unsaid(e.ContentIndex, s)) }
+// textEvent reads deltas of messages and reasoning, and the complete parts that follow them.
+func (d *decoder) textEvent(e *event) error {
+	text := func(i *item, s string) { d.emitText(i, e.ContentIndex, s) }
+	rest := func(i *item, s string) { d.emitText(i, e.ContentIndex, i.unsaid(e.ContentIndex, s)) }
 	switch e.Type {
 	case "response.output_text.delta", "response.refusal.delta":
 		return d.delta(e, e.Delta, itemMessage, text)

@@ -136,7 +136,7 @@ func saidShort(t *testing.T, payloads ...string) string {
 		t.Fatal(failure)
 	}
 	var out []string
-	for _, p := range providertest.Said("p/m", events).Parts {
+	for _, p := range providertest.MessageOf("p/m", events).Parts {
 		switch p := p.(type) {
 		case providers.Text:
 			out = append(out, "text "+p.Text+p.Signature)
@@ -207,7 +207,7 @@ func TestDecodeAllInTheEnd(t *testing.T) {
 		t.Fatal(failure)
 	}
 	done := events[len(events)-1].(providers.Done)
-	if len(providertest.Said("p/m", events).Parts) != 2 || done.StopReason != providers.StopToolUse || done.ResponseID != "r" {
+	if len(providertest.MessageOf("p/m", events).Parts) != 2 || done.StopReason != providers.StopToolUse || done.ResponseID != "r" {
 		t.Errorf("got %+v", events)
 	}
 }

@@ -262,22 +262,22 @@ func join(fragments []fragment) []*providers.Body {
 // alone.
 func encodeAssistant(parts []providers.Part) []inputItem {
 	var out, thoughts []inputItem
-	var said *inputItem // current message
+	var assistant *inputItem // current message
 	var text string
 	flush := func(phase string) {
-		if said != nil && text != "" {
-			said.Phase = phase
-			said.Content = []contentPart{{Type: "output_text", Text: new(text), Annotations: &[]string{}}}
-			out = append(append(out, thoughts...), *said)
+		if assistant != nil && text != "" {
+			assistant.Phase = phase
+			assistant.Content = []contentPart{{Type: "output_text", Text: new(text), Annotations: &[]string{}}}
+			out = append(append(out, thoughts...), *assistant)
 			thoughts = nil
 		}
-		said, text = nil, ""
+		assistant, text = nil, ""
 	}
 	for _, p := range parts {
 		switch p := p.(type) {
 		case providers.Text:
-			if said == nil {
-				said = &inputItem{Type: itemMessage, Role: "assistant", Status: "completed"}
+			if assistant == nil {
+				assistant = &inputItem{Type: itemMessage, Role: "assistant", Status: "completed"}
 			}
 			text += p.Text
 			if phase, ok := phaseOf(p.Signature); ok {

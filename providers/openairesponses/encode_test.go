@@ -29,7 +29,7 @@ func user(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleUser, Parts: parts}
 }
 
-func said(model string, parts ...providers.Part) providers.Message {
+func assistant(model string, parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleAssistant, Model: model, Parts: parts}
 }
 
@@ -62,7 +62,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 		},
 		Messages: []providers.Message{
 			user(providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}),
-			said("p/org/m",
+			assistant("p/org/m",
 				providers.Reasoning{Text: "One\n\nTwo", Signature: `{"encrypted_content":"enc1","summary":[3,3]}`},
 				providers.Text{Text: "I look.", Signature: `{"phase":"commentary"}`},
 				providers.Reasoning{Signature: `{"encrypted_content":"enc2"}`},
@@ -195,25 +195,25 @@ func TestEncodeHistory(t *testing.T) {
 		in   []providers.Message
 		want string
 	}{
-		{"reasoning before a message", []providers.Message{said("p/m", sealed, providers.Text{Text: "a"})}, reasoning + "," + message},
-		{"of another model", []providers.Message{said("p/other", sealed, providers.Text{Text: "a", Signature: `{"phase":"commentary"}`})}, message},
-		{"reasoning at the end", []providers.Message{said("p/m", providers.Text{Text: "a"}, sealed)}, message},
-		{"reasoning alone", []providers.Message{said("p/m", sealed), user(providers.Text{Text: "b"})},
+		{"reasoning before a message", []providers.Message{assistant("p/m", sealed, providers.Text{Text: "a"})}, reasoning + "," + message},
+		{"of another model", []providers.Message{assistant("p/other", sealed, providers.Text{Text: "a", Signature: `{"phase":"commentary"}`})}, message},
+		{"reasoning at the end", []providers.Message{assistant("p/m", providers.Text{Text: "a"}, sealed)}, message},
+		{"reasoning alone", []providers.Message{assistant("p/m", sealed), user(providers.Text{Text: "b"})},
 			`{"role":"user","content":[{"type":"input_text","text":"b"}]}`},
-		{"never signed", []providers.Message{said("p/m", providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, message},
-		{"signed in another format", []providers.Message{said("p/m", providers.Reasoning{Text: "hm", Signature: "reasoning_content"}, providers.Text{Text: "a", Signature: "sig"})}, message},
-		{"lengths of another text", []providers.Message{said("p/m", providers.Reasoning{Text: "hmm", Signature: sealed.Signature}, providers.Text{Text: "a"})}, message},
-		{"two messages", []providers.Message{said("p/m", providers.Text{Text: "a", Signature: "{}"}, providers.Text{Text: "a"})}, message + "," + message},
-		{"one message of two texts", []providers.Message{said("p/m", providers.Text{Text: "a"}, providers.Text{})}, message},
-		{"orphan call", []providers.Message{said("p/m", call("c1"))}, call1 + "," + nothing},
-		{"result without call", []providers.Message{said("p/m", providers.Text{Text: "a"}), results(providers.ToolResult{CallID: "c9"})}, message},
-		{"empty result", []providers.Message{said("p/m", call("c1")), results(providers.ToolResult{CallID: "c1"})},
+		{"never signed", []providers.Message{assistant("p/m", providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, message},
+		{"signed in another format", []providers.Message{assistant("p/m", providers.Reasoning{Text: "hm", Signature: "reasoning_content"}, providers.Text{Text: "a", Signature: "sig"})}, message},
+		{"lengths of another text", []providers.Message{assistant("p/m", providers.Reasoning{Text: "hmm", Signature: sealed.Signature}, providers.Text{Text: "a"})}, message},
+		{"two messages", []providers.Message{assistant("p/m", providers.Text{Text: "a", Signature: "{}"}, providers.Text{Text: "a"})}, message + "," + message},
+		{"one message of two texts", []providers.Message{assistant("p/m", providers.Text{Text: "a"}, providers.Text{})}, message},
+		{"orphan call", []providers.Message{assistant("p/m", call("c1"))}, call1 + "," + nothing},
+		{"result without call", []providers.Message{assistant("p/m", providers.Text{Text: "a"}), results(providers.ToolResult{CallID: "c9"})}, message},
+		{"empty result", []providers.Message{assistant("p/m", call("c1")), results(providers.ToolResult{CallID: "c1"})},
 			call1 + `,{"type":"function_call_output","call_id":"c1","output":"(no output)"}`},
-		{"failed with an image", []providers.Message{said("p/m", call("c1")), results(providers.ToolResult{CallID: "c1", IsError: true, Content: []providers.Part{providers.Text{Text: "no"}}})},
+		{"failed with an image", []providers.Message{assistant("p/m", call("c1")), results(providers.ToolResult{CallID: "c1", IsError: true, Content: []providers.Part{providers.Text{Text: "no"}}})},
 			call1 + `,{"type":"function_call_output","call_id":"c1","output":"Error: no"}`},
-		{"long id", []providers.Message{said("p/m", call(long)), results(providers.ToolResult{CallID: long, Content: []providers.Part{providers.Text{Text: "ok"}}})},
+		{"long id", []providers.Message{assistant("p/m", call(long)), results(providers.ToolResult{CallID: long, Content: []providers.Part{providers.Text{Text: "ok"}}})},
 			`{"type":"function_call","call_id":"LONG","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"LONG","output":"ok"}`},
-		{"raw reasoning", []providers.Message{said("p/m", providers.Reasoning{Text: "hm", Signature: `{"encrypted_content":"e","content":[2]}`}, providers.Text{Text: "a"})},
+		{"raw reasoning", []providers.Message{assistant("p/m", providers.Reasoning{Text: "hm", Signature: `{"encrypted_content":"e","content":[2]}`}, providers.Text{Text: "a"})},
 			`{"type":"reasoning","encrypted_content":"e","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},` + message},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,21 +21,21 @@ const itemBytes = 256
 
 // item is one item of the output while it arrives.
 type item struct {
-	kind, id string
-	callID   string // call
-	ended    bool
-	matched  bool            // also in the output of the last event
-	early    bool            // its first delta preceded its start
-	sure     bool            // an event other than its start had its id
-	call     int             // call: index in the Assembler
-	started  bool            // call
-	held     strings.Builder // call: arguments before it was started
-	whole    bool            // call: its arguments have ended
-	said     int             // bytes emitted
-	parts    map[int]int     // bytes emitted by part
-	piece    int             // reasoning: number of the current piece
-	begun    int             // reasoning: value of decoder.seen at its start
-	text     string          // final text of an item that has ended without an id
+	kind, id  string
+	callID    string // call
+	ended     bool
+	matched   bool            // also in the output of the last event
+	early     bool            // its first delta preceded its start
+	sure      bool            // an event other than its start had its id
+	call      int             // call: index in the Assembler
+	started   bool            // call
+	held      strings.Builder // call: arguments before it was started
+	whole     bool            // call: its arguments have ended
+	assistant int             // bytes emitted
+	parts     map[int]int     // bytes emitted by part
+	piece     int             // reasoning: number of the current piece
+	begun     int             // reasoning: value of decoder.seen at its start
+	text      string          // final text of an item that has ended without an id
 }
 
 // items are the items of a response. Some servers give two items the same number, give one item
@@ -132,7 +132,7 @@ type partJSON struct {
 	Refusal json.RawMessage `json:"refusal"`
 }
 
-func (p partJSON) said() (string, error) {
+func (p partJSON) assistant() (string, error) {
 	text, err := sse.Text(p.Text)
 	if err != nil {
 		return "", err
@@ -159,7 +159,7 @@ func (d *decoder) readItem(raw json.RawMessage) (j itemJSON, err error) {
 func (j *itemJSON) text() string {
 	var out strings.Builder
 	for _, c := range j.Content {
-		s, _ := c.said() // parts of other types have no text
+		s, _ := c.assistant() // parts of other types have no text
 		out.WriteString(s)
 	}
 	for _, p := range j.Summary {
@@ -217,7 +217,7 @@ func (d *decoder) begin(index *int, kind, id, callID string) *item {
 	switch kind {
 	case itemMessage:
 		if d.adjacent { // separate two messages
-			d.out.EndText(signature(said{}))
+			d.out.EndText(signature(assistant{}))
 		}
 		d.adjacent = false
 	case itemReasoning, itemCall:
@@ -338,21 +338,21 @@ func (d *decoder) streamed(index int, kind string) *item {
 	return i
 }
 
-// speak emits a fragment of a message part.
-func (d *decoder) speak(i *item, number int, s string) {
+// emitText emits a fragment of a message part.
+func (d *decoder) emitText(i *item, number int, s string) {
 	if s != "" {
 		d.seen++
-		i.say(number, len(s))
+		i.emit(number, len(s))
 		d.out.Text(s)
 	}
 }
 
-func (i *item) say(number, n int) {
+func (i *item) emit(number, n int) {
 	if i.parts == nil {
 		i.parts = map[int]int{}
 	}
 	i.parts[number] += n
-	i.said += n
+	i.assistant += n
 }
 
 // unsaid returns the text of a part that was not emitted.
@@ -362,19 +362,19 @@ func (i *item) unsaid(number int, whole string) string {
 
 func (d *decoder) messageDone(i *item, j *itemJSON) error {
 	for n, c := range j.Content {
-		s, err := c.said()
+		s, err := c.assistant()
 		if err != nil {
 			return err
 		}
-		if i.said < len(i.text) {
-			d.speak(i, n, i.unsaid(n, s))
+		if i.assistant < len(i.text) {
+			d.emitText(i, n, i.unsaid(n, s))
 		}
 	}
 	if j.Phase != "" {
-		d.out.EndText(signature(said{Phase: j.Phase}))
+		d.out.EndText(signature(assistant{Phase: j.Phase}))
 		return nil
 	}
-	d.adjacent = i.said > 0
+	d.adjacent = i.assistant > 0
 	return nil
 }
 
@@ -384,12 +384,12 @@ func (d *decoder) think(i *item, number int, s string) {
 		return
 	}
 	between := ""
-	if number != i.piece && i.said > 0 {
+	if number != i.piece && i.assistant > 0 {
 		between = paragraph
 	}
 	i.piece = number
-	i.say(number, len(s))
-	i.said += len(between)
+	i.emit(number, len(s))
+	i.assistant += len(between)
 	s = between + s
 	d.out.Reasoning(s, "")
 }
@@ -405,7 +405,7 @@ func (d *decoder) reasoningDone(i *item, j *itemJSON) error {
 	}
 	if len(texts) == 0 {
 		for _, c := range j.Content {
-			s, err := c.said()
+			s, err := c.assistant()
 			if err != nil {
 				return err
 			}
@@ -414,11 +414,11 @@ func (d *decoder) reasoningDone(i *item, j *itemJSON) error {
 		}
 	}
 	whole := strings.Join(texts, paragraph)
-	if i.said == 0 && whole != "" {
-		i.said = len(whole)
+	if i.assistant == 0 && whole != "" {
+		i.assistant = len(whole)
 		d.out.Reasoning(whole, "")
 	}
-	if j.Encrypted == "" || i.said != len(whole) || d.seen != i.begun {
+	if j.Encrypted == "" || i.assistant != len(whole) || d.seen != i.begun {
 		d.out.EndReasoning("")
 		return nil
 	}
@@ -430,7 +430,7 @@ func (d *decoder) arguments(i *item, s string) {
 	if i.ended || d.out.Stopped() {
 		return
 	}
-	i.said += len(s)
+	i.assistant += len(s)
 	if i.started {
 		d.out.CallArguments(i.call, s)
 	} else if d.out.Hold(len(s)) {
@@ -451,8 +451,8 @@ func (d *decoder) restOfArguments(i *item, raw json.RawMessage) error {
 			return err
 		}
 	}
-	if len(whole) > i.said {
-		d.arguments(i, whole[i.said:])
+	if len(whole) > i.assistant {
+		d.arguments(i, whole[i.assistant:])
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func goesBack(item map[string]any) map[string]any {
 func replay(t *testing.T, events []providers.Event) []any {
 	t.Helper()
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-	sent := providertest.Encoded(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
+	sent := providertest.Encoded(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: []providers.Message{providertest.MessageOf("p/m", events)}}, providers.Options{})
 	var body struct{ Input []map[string]any }
 	if err := json.Unmarshal([]byte(sent), &body); err != nil {
 		t.Fatal(err)

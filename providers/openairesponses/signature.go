@@ -18,8 +18,8 @@ type thought struct {
 	Content   []int  `json:"content,omitempty"` // replaces Summary on servers that return full reasoning
 }
 
-// said is the signature of a message.
-type said struct {
+// assistant is the signature of a message.
+type assistant struct {
 	Phase string `json:"phase,omitempty"`
 }
 
@@ -33,7 +33,7 @@ func signature(v any) string {
 
 // phaseOf returns the phase in a message signature, and whether the signature has this format.
 func phaseOf(signature string) (string, bool) {
-	var s said
+	var s assistant
 	if !strings.HasPrefix(signature, "{") || json.Unmarshal([]byte(signature), &s) != nil {
 		return "", false
 	}

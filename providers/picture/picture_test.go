@@ -58,8 +58,8 @@ func metadata(t testing.TB, segments int) []byte {
 }
 
 func TestRead(t *testing.T) {
-	damaged := encoded(t, png.Encode, 3, 2)
-	damaged[20]++
+	corrupt := encoded(t, png.Encode, 3, 2)
+	corrupt[20]++
 	for _, tt := range []struct {
 		name string
 		data []byte
@@ -74,7 +74,7 @@ func TestRead(t *testing.T) {
 		{"a camera's metadata", metadata(t, 16), picture.Facts{"image/jpeg", 5, 4}},
 		{"metadata without end", metadata(t, 33), picture.Facts{}},
 		{"a cut header", encoded(t, png.Encode, 3, 2)[:32], picture.Facts{}},
-		{"a damaged header", damaged, picture.Facts{}},
+		{"a damaged header", corrupt, picture.Facts{}},
 		{"no pixels", bomb(0), picture.Facts{}},
 		{"more pixels than numbers", bomb(1<<32 - 1), picture.Facts{}},
 		{"nothing", nil, picture.Facts{}},

@@ -23,11 +23,11 @@ func BenchmarkEncode(b *testing.B, codec providers.Codec) {
 		}
 	}
 	for _, turns := range []int{10, 1000} {
-		b.Run(fmt.Sprintf("list/%d", turns), func(b *testing.B) { encode(b, providers.Request{Messages: talk(turns)}) })
+		b.Run(fmt.Sprintf("list/%d", turns), func(b *testing.B) { encode(b, providers.Request{Messages: exchange(turns)}) })
 		b.Run(fmt.Sprintf("blocks/%d", turns), func(b *testing.B) {
-			req := providers.Request{Messages: talk(5)}
+			req := providers.Request{Messages: exchange(5)}
 			for range (turns - 5) / 20 {
-				req.History = append(req.History, providers.NewBlock(talk(20)))
+				req.History = append(req.History, providers.NewBlock(exchange(20)))
 			}
 			encode(b, req)
 		})
@@ -45,8 +45,8 @@ func BenchmarkDecode(b *testing.B, codec providers.Codec, reply []byte) {
 	}
 }
 
-// talk returns a conversation of short turns, one in ten of which calls a tool.
-func talk(turns int) []providers.Message {
+// exchange returns a conversation of short turns, one in ten of which calls a tool.
+func exchange(turns int) []providers.Message {
 	var out []providers.Message
 	for n := range turns {
 		out = append(out, providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: fmt.Sprintf("question %d", n)}}})

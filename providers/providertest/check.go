@@ -35,8 +35,8 @@ func Collect(stream iter.Seq2[providers.Event, error]) ([]providers.Event, *prov
 	return events, typed, nil
 }
 
-// Said returns the message of a response, as the runtime stores it and sends it back to the model.
-func Said(model string, events []providers.Event) providers.Message {
+// MessageOf returns the message of a response, as the runtime stores it and sends it back to the model.
+func MessageOf(model string, events []providers.Event) providers.Message {
 	m := providers.Message{Role: providers.RoleAssistant, Model: model}
 	var text *providers.Text
 	var thought *providers.Reasoning

@@ -20,14 +20,14 @@ const maxEndless = 32 << 20
 // bounded number of events, by the limit that is the key of the response. A response returns the data
 // of its i-th event, from 0. f is the framing; nil means SSE.
 func RunEndless(t *testing.T, c providers.Codec, f Framing, responses map[providers.Limited]map[string]func(i int) string) {
-	for what, events := range responses {
+	for desc, events := range responses {
 		for name, event := range events {
-			t.Run(name, func(t *testing.T) { testEndless(t, c, what, &endlessSource{event: event, framing: framingOr(f)}) })
+			t.Run(name, func(t *testing.T) { testEndless(t, c, desc, &endlessSource{event: event, framing: framingOr(f)}) })
 		}
 	}
 }
 
-func testEndless(t *testing.T, c providers.Codec, what providers.Limited, src *endlessSource) {
+func testEndless(t *testing.T, c providers.Codec, desc providers.Limited, src *endlessSource) {
 	_, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
 		a.Bound(endlessLimits)
 		return c.Decode(src, a)
@@ -39,7 +39,7 @@ func testEndless(t *testing.T, c providers.Codec, what providers.Limited, src *e
 	if failure == nil || failure.Kind != providers.KindTooLong || !errors.As(failure, &over) {
 		t.Fatalf("after %d bytes: %v, want kind %s", src.read, failure, providers.KindTooLong)
 	}
-	if diff := cmp.Diff(what, over.What); diff != "" {
+	if diff := cmp.Diff(desc, over.Quantity); diff != "" {
 		t.Errorf("limit (-want +got):\n%s", diff)
 	}
 	if over.Got <= over.Limit {

@@ -123,7 +123,7 @@ func (g *conversations) text() string {
 
 // step returns a reply of the model and the results of its calls, some of them missing.
 func (g *conversations) step() []providers.Message {
-	said := providers.Message{Role: providers.RoleAssistant, Model: []string{"p/" + g.id, "p/other", ""}[g.r.IntN(3)]}
+	reply := providers.Message{Role: providers.RoleAssistant, Model: []string{"p/" + g.id, "p/other", ""}[g.r.IntN(3)]}
 	results := providers.Message{Role: providers.RoleTool}
 	for range g.r.IntN(4) {
 		switch g.r.IntN(3) {
@@ -132,13 +132,13 @@ func (g *conversations) step() []providers.Message {
 			if n := g.r.IntN(len(g.signatures) + 1); n > 0 {
 				signature = g.signatures[n-1]
 			}
-			said.Parts = append(said.Parts, providers.Reasoning{Text: g.text(), Signature: signature})
+			reply.Parts = append(reply.Parts, providers.Reasoning{Text: g.text(), Signature: signature})
 		case 1:
-			said.Parts = append(said.Parts, providers.Text{Text: g.text()})
+			reply.Parts = append(reply.Parts, providers.Text{Text: g.text()})
 		default:
 			id := []string{"", "call_0", "call 0", "call_1", fmt.Sprint("c", g.r.IntN(1000))}[g.r.IntN(5)]
 			arguments := []string{"", `{"n": 12345678901234567890}`, `[1]`, `{"cut`}[g.r.IntN(4)]
-			said.Parts = append(said.Parts, providers.ToolCall{ID: id, Name: "add", Arguments: json.RawMessage(arguments)})
+			reply.Parts = append(reply.Parts, providers.ToolCall{ID: id, Name: "add", Arguments: json.RawMessage(arguments)})
 			if g.r.IntN(4) > 0 {
 				results.Parts = append(results.Parts, providers.ToolResult{
 					CallID: id, Name: "add", Content: g.content(2), IsError: g.r.IntN(3) == 0,
@@ -147,9 +147,9 @@ func (g *conversations) step() []providers.Message {
 		}
 	}
 	if len(results.Parts) == 0 {
-		return []providers.Message{said}
+		return []providers.Message{reply}
 	}
-	return []providers.Message{said, results}
+	return []providers.Message{reply, results}
 }
 
 // FuzzSignatures verifies that a request with any signature, over any text, can be encoded, because

@@ -33,7 +33,7 @@ type Wire struct {
 	Document string
 }
 
-type said struct {
+type reply struct {
 	Text  string
 	Calls []string // name and arguments
 	Bad   bool     // a call is malformed
@@ -42,12 +42,12 @@ type said struct {
 	Odd   []string
 }
 
-func (w Wire) read(t *testing.T, events ...[]string) said {
+func (w Wire) read(t *testing.T, events ...[]string) reply {
 	t.Helper()
 	return w.readBody(t, Frames(w.Framing, slices.Concat(events...)...), nil)
 }
 
-func (w Wire) readBody(t *testing.T, body string, tools []providers.Tool) (out said) {
+func (w Wire) readBody(t *testing.T, body string, tools []providers.Tool) (out reply) {
 	t.Helper()
 	events, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
 		a.Watch(tools, func(o providers.Oddity) { out.Odd = append(out.Odd, o.Kind) })
@@ -220,7 +220,7 @@ func (w Wire) testEnds(t *testing.T) {
 	if w.FixedWords {
 		return
 	}
-	for word, want := range map[string]said{
+	for word, want := range map[string]reply{
 		"STOP": {Stop: providers.StopStop}, "end_turn": {Stop: providers.StopStop}, "stop_sequence": {Stop: providers.StopStop},
 		"MAX_TOKENS": {Stop: providers.StopLength}, "max_tokens": {Stop: providers.StopLength}, "length": {Stop: providers.StopLength},
 		"sensitive": {Stop: providers.StopContentFilter}, "SAFETY": {Stop: providers.StopContentFilter}, "content_filter": {Stop: providers.StopContentFilter},

@@ -42,7 +42,7 @@ var recordings = flag.String("recordings", "", "decode the recordings of vendors
 // response.bin or chunks.jsonl. Each must follow the rules of a stream, whole and truncated. look
 // checks the result. A body without streaming is decoded as such, and an error response is classified.
 // A slug may have no folder. Without the flag RunRecordings does nothing.
-func RunRecordings(t *testing.T, slug string, c providers.Codec, look func(*testing.T, Recorded)) {
+func RunRecordings(t *testing.T, slug string, c providers.Codec, check func(*testing.T, Recorded)) {
 	if *recordings == "" {
 		return
 	}
@@ -61,7 +61,7 @@ func RunRecordings(t *testing.T, slug string, c providers.Codec, look func(*test
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			r := recorded(t, dir, c)
 			t.Logf("%d events, %v", len(r.Events), r.Failure)
-			look(t, r)
+			check(t, r)
 		})
 	}
 }

@@ -180,7 +180,7 @@ func (m *marks) checkAll(c *chain, f *folded) {
 			s.bad = s.fits(c.wanted[s.seq], f.points[s.seq])
 		}
 	}
-	if c.damaged || beyond || !f.whole {
+	if c.corrupt || beyond || !f.whole {
 		return // Do not repair without proof from the log.
 	}
 	m.orphans(m.heads())
@@ -242,15 +242,15 @@ func (m *marks) heads() []*stored {
 	switch {
 	case m.bad != nil:
 		m.inspection.find(Repairable, KindLostHead, key, -1, fmt.Sprintf(
-			"the head is unreadable: %v; %s", m.bad, what(kept)), repairHead...)
+			"the head is unreadable: %v; %s", m.bad, desc(kept)), repairHead...)
 	case m.head == nil && len(kept) > 0:
-		m.inspection.find(Repairable, KindLostHead, key, -1, "the head is missing although checkpoints exist; "+what(kept), repairHead...)
+		m.inspection.find(Repairable, KindLostHead, key, -1, "the head is missing although checkpoints exist; "+desc(kept), repairHead...)
 	case m.head != nil && named == nil:
 		gone := storage.CheckpointKey(m.inspection.conv, m.head.Seq, m.head.Digest)
-		m.inspection.find(Repairable, KindLostCheckpoint, gone, m.head.Seq, "the head names this missing checkpoint; "+what(kept), repairHead...)
+		m.inspection.find(Repairable, KindLostCheckpoint, gone, m.head.Seq, "the head names this missing checkpoint; "+desc(kept), repairHead...)
 	case named != nil:
 		m.inspection.find(Repairable, KindLostCheckpoint, named.key, m.head.Seq, fmt.Sprintf(
-			"the head names this unusable checkpoint: %v; %s", named.bad, what(kept)), append(repairHead, step{key: named.key})...)
+			"the head names this unusable checkpoint: %v; %s", named.bad, desc(kept)), append(repairHead, step{key: named.key})...)
 	}
 	m.unusable(named)
 	return kept
@@ -292,8 +292,8 @@ func (m *marks) repairHead(kept []*stored) []step {
 	return []step{{key: key, head: data}}
 }
 
-// what describes a repair of the head.
-func what(kept []*stored) string {
+// desc describes a repair of the head.
+func desc(kept []*stored) string {
 	if len(kept) == 0 {
 		return "the log is complete; repair deletes the head, so that the log is folded"
 	}

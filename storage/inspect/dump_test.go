@@ -163,20 +163,20 @@ func TestDumpOfALog(t *testing.T) {
 }
 
 // around checks for batches with the line of the corruption between them.
-func around(t *testing.T, out string, batches int, damage string) {
+func around(t *testing.T, out string, batches int, corruption string) {
 	t.Helper()
-	if got := strings.Count(out, `"object":"batch"`); got != batches || !strings.Contains(out, damage) {
-		t.Errorf("%d batches, want %d and %s\n%s", got, batches, damage, out)
+	if got := strings.Count(out, `"object":"batch"`); got != batches || !strings.Contains(out, corruption) {
+		t.Errorf("%d batches, want %d and %s\n%s", got, batches, corruption, out)
 	}
 }
 
 // TestDumpAroundCorruption prints the readable parts of a log before and after the corruption.
 func TestDumpAroundCorruption(t *testing.T) {
 	for name, tt := range map[string]struct {
-		do      func(w *world)
-		from    int64
-		batches int
-		damage  string
+		do         func(w *world)
+		from       int64
+		batches    int
+		corruption string
 	}{
 		"the first batch":        {func(w *world) { w.delete(w.seg(0, 10)); w.flip(w.log(0)) }, 0, 25, `{"object":"damage","first":0,"last":10,"error":"`},
 		"a segment":              {func(w *world) { w.delete(w.seg(11, 22)) }, 0, 30, `{"object":"damage","first":11,"last":11,"error":"`},
@@ -190,10 +190,10 @@ func TestDumpAroundCorruption(t *testing.T) {
 		tt.do(w)
 		var out bytes.Buffer
 		err := inspect.DumpLog(t.Context(), w.bucket, w.conv, tt.from, -1, &out)
-		if !storage.IsCorrupt(err) && tt.damage != "" {
+		if !storage.IsCorrupt(err) && tt.corruption != "" {
 			t.Errorf("%s: %v", name, err)
 		}
-		t.Run(name, func(t *testing.T) { around(t, out.String(), tt.batches, tt.damage) })
+		t.Run(name, func(t *testing.T) { around(t, out.String(), tt.batches, tt.corruption) })
 	}
 }
 

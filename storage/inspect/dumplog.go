@@ -35,12 +35,12 @@ func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from,
 		return fmt.Errorf("dump log: batches %d to %d do not exist; the last one is %d", from, to, last)
 	}
 	d.next, d.to = from, to
-	var damage error
+	var corruption error
 	for d.next <= d.to {
 		err := d.read(ctx)
 		if err != nil && storage.IsCorrupt(err) && d.failed == nil {
-			if damage == nil {
-				damage = err
+			if corruption == nil {
+				corruption = err
 			}
 			err = d.skip(ctx, err)
 		}
@@ -51,8 +51,8 @@ func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from,
 			return fmt.Errorf("dump log: %w", err)
 		}
 	}
-	if damage != nil {
-		return fmt.Errorf("dump log: %w", damage)
+	if corruption != nil {
+		return fmt.Errorf("dump log: %w", corruption)
 	}
 	return nil
 }

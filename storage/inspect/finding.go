@@ -103,7 +103,7 @@ type Summary struct {
 	Repairable    int64 `json:"repairable"`
 	Notes         int64 `json:"notes"`
 	Planned       int64 `json:"planned,omitempty"` // Findings that a repair would fix.
-	Mended        int64 `json:"mended,omitempty"`  // Findings that a repair has fixed.
+	Repaired      int64 `json:"mended,omitempty"`  // Findings that a repair has fixed.
 }
 
 func (s *Summary) add(o *Summary) {

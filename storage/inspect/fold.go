@@ -59,7 +59,7 @@ func (l *inspection) fold(ctx context.Context, c *chain, m *marks) (*folded, err
 			if away(err) || ctx.Err() != nil {
 				return nil, err
 			}
-			if !c.damaged && !l.has(Corruption) {
+			if !c.corrupt && !l.has(Corruption) {
 				l.find(Corruption, KindReader, storage.LogKey(l.conv, c.at.Seq), -1, fmt.Sprintf(
 					"reading the log fails although its objects are valid: %v", err))
 			}

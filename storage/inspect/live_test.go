@@ -86,9 +86,9 @@ func (s *stirred) List(ctx context.Context, q storage.ListQuery) (storage.ListPa
 	return s.Bucket.List(ctx, q)
 }
 
-// TestAnyWound damages objects at random. If the conversation is unreadable or reads differently,
+// TestAnyCorruption damages objects at random. If the conversation is unreadable or reads differently,
 // verify must have found corruption. If verify found none, repair must fix all findings.
-func TestAnyWound(t *testing.T) {
+func TestAnyCorruption(t *testing.T) {
 	for seed := range sample.Of[uint64](60, 6) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t)
@@ -97,15 +97,15 @@ func TestAnyWound(t *testing.T) {
 		for range 1 + r.IntN(3) {
 			did = append(did, w.spoil(r))
 		}
-		damage := false
+		corruption := false
 		for _, f := range w.verify(inspect.Scope{}) {
-			damage = damage || strings.HasPrefix(f, "damage")
+			corruption = corruption || strings.HasPrefix(f, "damage")
 		}
 		after, err := w.read()
-		if !damage && (err != nil || after != before) {
+		if !corruption && (err != nil || after != before) {
 			t.Fatalf("seed %d: after %v the log differs, and verify found no corruption: %v", seed, did, err)
 		}
-		if damage {
+		if corruption {
 			continue
 		}
 		_, err = inspect.Repair(t.Context(), w.bucket, inspect.Scope{}, &inspect.RepairOptions{Write: true, Watch: 1}, func(inspect.Action) {})

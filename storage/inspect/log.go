@@ -51,7 +51,7 @@ type chain struct {
 	claims  []storage.Claim
 	writers int64
 	wanted  map[int64]*mark // batches to record
-	damaged bool
+	corrupt bool
 }
 
 // follow reads the log. Afterwards at is its end.
@@ -80,7 +80,7 @@ func (c *chain) follow(ctx context.Context) error {
 		}
 	}
 	if c.covered {
-		c.damaged = true
+		c.corrupt = true
 		c.find(Corruption, KindMissingTail, storage.LogKey(c.conv, c.at.Seq+1), c.at.Seq+1, fmt.Sprintf(
 			"the log ends with batch %d of a segment; segments hold only batches that others follow, so batches are lost; "+
 				"restore the log folder from a copy", c.at.Seq))
@@ -155,7 +155,7 @@ func (c *chain) gap(seq int64) bool {
 	if next < 0 {
 		return false
 	}
-	c.damaged = true
+	c.corrupt = true
 	c.find(Corruption, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
 		"batches %d to %d are missing in the log and in segments; restore them from a copy", seq, next-1))
 	c.at, c.known, c.covered = storage.Position{Seq: next - 1}, false, false
@@ -185,13 +185,13 @@ func (c *chain) batch(ctx context.Context, seq int64) error {
 	case object == nil:
 		c.missing(seq)
 	case object.bad != nil:
-		c.damaged = true
+		c.corrupt = true
 		c.find(Corruption, KindUnreadableBatch, object.key, seq, fmt.Sprintf(
 			"batch %d is unreadable, and no segment holds it: %v; restore the object from a copy", seq, object.bad))
 		c.at, c.known, c.covered = storage.Position{Seq: seq}, false, false
 	default:
 		if !c.fits(object.batch) {
-			c.damaged = true
+			c.corrupt = true
 			c.find(Corruption, KindChain, object.key, seq, fmt.Sprintf(
 				"batch %d follows hash %s, but batch %d has %s: it belongs to another log; restore the object from a copy",
 				seq, object.batch.Prev, c.at.Seq, c.at.Hash))
@@ -215,7 +215,7 @@ func (c *chain) missing(seq int64) {
 		next = min(next, s.ref.First-1)
 	}
 	next = max(next, seq)
-	c.damaged = true
+	c.corrupt = true
 	c.find(Corruption, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
 		"batches %d to %d are missing because their segments are unreadable; restore those from a copy", seq, next))
 	c.at, c.known, c.covered = storage.Position{Seq: next}, false, false
@@ -295,7 +295,7 @@ func (c *chain) compare(o *logObject, held storage.Batch) {
 			"late claim of writer %s: a segment holds another batch %d; the claim is never read, and repair deletes it",
 			o.batch.Nonce, held.Seq), step{key: key})
 	default:
-		c.damaged = true
+		c.corrupt = true
 		c.find(Corruption, KindForeignBatch, key, held.Seq, fmt.Sprintf(
 			"batch %d of writer %s differs from the one in a segment and is not a late claim; find its writer, and restore the object from a copy",
 			held.Seq, o.batch.Nonce))
@@ -334,7 +334,7 @@ func (c *chain) checkAll() {
 			if s.clash {
 				text = "it belongs to another log"
 			}
-			c.damaged = c.damaged || s.clash
+			c.corrupt = c.corrupt || s.clash
 			c.find(Corruption, KindUnreadableSegment, s.key, s.at, fmt.Sprintf(
 				"segment of batches %d to %d is unusable from batch %d on: %v; %s; restore the object from a copy",
 				s.ref.First, s.ref.Last, s.at, s.bad, text))

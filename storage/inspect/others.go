@@ -187,8 +187,8 @@ func (v *verifier) quarantine(ctx context.Context) error {
 	})
 }
 
-// letters reports the dead letters.
-func (v *verifier) letters(ctx context.Context) error {
+// deadLetters reports the dead letters.
+func (v *verifier) deadLetters(ctx context.Context) error {
 	return storage.EachDeadLetter(ctx, v.bucket, func(l storage.DeadLetter, err error) error {
 		text := fmt.Sprintf("delivery of %s to %s failed: %s; resend or drop it with parley outbox", l.Post, l.Target, l.Reason)
 		if err != nil {

@@ -83,7 +83,7 @@ func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOpti
 	} else {
 		err = v.everything(ctx)
 	}
-	v.sum.Planned, v.sum.Mended = r.planned, r.mended
+	v.sum.Planned, v.sum.Repaired = r.planned, r.repaired
 	return v.sum, err
 }
 
@@ -93,9 +93,9 @@ type repairer struct {
 	opts     RepairOptions
 	verifier *verifier
 
-	mu              sync.Mutex
-	planned, mended int64
-	report          func(Action)
+	mu                sync.Mutex
+	planned, repaired int64
+	report            func(Action)
 }
 
 func (r *repairer) emit(f Finding, o Outcome) {
@@ -112,7 +112,7 @@ func (r *repairer) emit(f Finding, o Outcome) {
 	case Planned:
 		r.planned++
 	case Done:
-		r.mended++
+		r.repaired++
 	}
 	r.report(a)
 }
@@ -125,7 +125,7 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *inspection)
 	}
 	v.mu.Unlock()
 	refused := l.has(Corruption)
-	mended := false
+	repaired := false
 	for _, f := range l.findings {
 		switch {
 		case f.Severity == Note && !f.Leftover():
@@ -140,11 +140,11 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *inspection)
 					return fmt.Errorf("repair conversation %s: %s: %w", l.conv, s, err)
 				}
 			}
-			mended = mended || f.Severity != Note
+			repaired = repaired || f.Severity != Note
 			r.emit(f, Done)
 		}
 	}
-	if !mended {
+	if !repaired {
 		return nil
 	}
 	again := v.newInspection(l.conv)
@@ -210,9 +210,9 @@ func served(ctx context.Context, b storage.Bucket, watch time.Duration) error {
 	if err != nil || len(epoch.Members) == 0 {
 		return err
 	}
-	const looks = 8
+	const polls = 8
 	before := make(map[string]int64, len(epoch.Members))
-	for n := range looks + 1 {
+	for n := range polls + 1 {
 		for _, m := range epoch.Members {
 			beat, err := storage.ReadHeartbeat(ctx, b, m.ID)
 			if err != nil && away(err) {
@@ -223,10 +223,10 @@ func served(ctx context.Context, b storage.Bucket, watch time.Duration) error {
 			}
 			before[m.ID] = beat.Count
 		}
-		if n == looks {
+		if n == polls {
 			return nil
 		}
-		t := time.NewTimer(watch / looks)
+		t := time.NewTimer(watch / polls)
 		select {
 		case <-t.C:
 		case <-ctx.Done():

@@ -22,8 +22,8 @@ var (
 	ErrGrown = errors.New("the log has grown: stop every node, then retry")
 )
 
-// CutReport describes the data that a truncation loses, or would lose.
-type CutReport struct {
+// TruncateReport describes the data that a truncation loses, or would lose.
+type TruncateReport struct {
 	Conv        conversation.Key `json:"conversation"`
 	Last        int64            `json:"last"`        // Last batch that is kept, -1 if none.
 	Reason      string           `json:"reason"`      // Why the log is unreadable after it.
@@ -63,8 +63,8 @@ type LostSubmission struct {
 // segment of truncated batches stays where readers find it. If a settlement is pending afterwards, a
 // pending-work journal lists it for the next sweep. A [*ServedError] means that a node serves the
 // bucket, as far as heartbeats show it.
-func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*CutReport, error) {
-	c := &cutter{CutReport: CutReport{Conv: conv}, inspection: newVerifier(b, nil, nil).newInspection(conv), bucket: b}
+func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*TruncateReport, error) {
+	c := &cutter{TruncateReport: TruncateReport{Conv: conv}, inspection: newVerifier(b, nil, nil).newInspection(conv), bucket: b}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -85,13 +85,13 @@ func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *Rep
 	}
 	if err == nil && c.opts.Write {
 		if err = c.write(ctx); err != nil {
-			return &c.CutReport, c.failed(err)
+			return &c.TruncateReport, c.failed(err)
 		}
 	}
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	return &c.CutReport, nil
+	return &c.TruncateReport, nil
 }
 
 func (c *cutter) failed(err error) error {
@@ -100,7 +100,7 @@ func (c *cutter) failed(err error) error {
 
 // cutter truncates one log.
 type cutter struct {
-	CutReport
+	TruncateReport
 	inspection *inspection
 	bucket     storage.Bucket // sends every write once
 	opts       RepairOptions
@@ -376,7 +376,7 @@ func (c *cutter) write(ctx context.Context) error {
 	if err := c.part(ctx); err != nil {
 		return err
 	}
-	if err := c.forget(ctx); err != nil {
+	if err := c.discard(ctx); err != nil {
 		return err
 	}
 	if err := c.listPending(ctx, name); err != nil {
@@ -456,8 +456,8 @@ func (c *cutter) store(ctx context.Context, b storage.Batch) error {
 	return c.bucket.Put(ctx, key, storage.Bytes(data))
 }
 
-// forget deletes the objects derived from truncated batches.
-func (c *cutter) forget(ctx context.Context) error {
+// discard deletes the objects derived from truncated batches.
+func (c *cutter) discard(ctx context.Context) error {
 	key := storage.HeadKey(c.Conv)
 	switch {
 	case c.head != nil:

@@ -22,12 +22,12 @@ var unserved = &inspect.RepairOptions{Write: true, Watch: 1}
 // covers: providers/164
 func TestTruncate(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		do   func(w *world)
-		last int64
-		lost []int64
-		subs []inspect.LostSubmission
-		owed bool // a settlement is pending afterwards
+		name    string
+		do      func(w *world)
+		last    int64
+		lost    []int64
+		subs    []inspect.LostSubmission
+		pending bool // a settlement is pending afterwards
 	}{
 		{"highest batch", func(w *world) { w.flip(w.log(35)) }, 34, []int64{35}, nil, true},
 		{"highest batch in front of others", func(w *world) { w.cut(w.log(33)) }, 32, []int64{33, 34, 35},
@@ -73,8 +73,8 @@ func TestTruncate(t *testing.T) {
 				}
 			}
 			w.wantCut(before, got)
-			if listed := len(w.objects("pending/cut-")) > 0; listed != tt.owed {
-				t.Errorf("got pending-work journal entry %t, want %t", listed, tt.owed)
+			if listed := len(w.objects("pending/cut-")) > 0; listed != tt.pending {
+				t.Errorf("got pending-work journal entry %t, want %t", listed, tt.pending)
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func (b *beatingBucket) Open(ctx context.Context, key string) (io.ReadCloser, in
 
 // wantCut checks the result of a truncation: the log is valid, no object is destroyed, and no earlier
 // writer can continue.
-func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
+func (w *world) wantCut(before map[string]string, got *inspect.TruncateReport) {
 	w.t.Helper()
 	for _, line := range w.verify(inspect.Scope{Conv: w.conv}) {
 		if strings.HasPrefix(line, "damage") {
@@ -230,7 +230,7 @@ type failingBucket struct {
 	left int
 }
 
-func (b *failingBucket) die() error {
+func (b *failingBucket) crash() error {
 	if b.left--; b.left < 0 {
 		return errFailed
 	}
@@ -238,21 +238,21 @@ func (b *failingBucket) die() error {
 }
 
 func (b *failingBucket) Create(ctx context.Context, key string, body storage.Body) error {
-	if err := b.die(); err != nil {
+	if err := b.crash(); err != nil {
 		return err
 	}
 	return b.Bucket.Create(ctx, key, body)
 }
 
 func (b *failingBucket) Put(ctx context.Context, key string, body storage.Body) error {
-	if err := b.die(); err != nil {
+	if err := b.crash(); err != nil {
 		return err
 	}
 	return b.Bucket.Put(ctx, key, body)
 }
 
 func (b *failingBucket) Delete(ctx context.Context, key string) error {
-	if err := b.die(); err != nil {
+	if err := b.crash(); err != nil {
 		return err
 	}
 	return b.Bucket.Delete(ctx, key)

@@ -117,10 +117,10 @@ func (v *verifier) everything(ctx context.Context) error {
 		return err
 	}
 	var folders []string
-	looks := map[storage.ObjectKind]func(context.Context) error{
+	checks := map[storage.ObjectKind]func(context.Context) error{
 		storage.KindJournal: v.journals, storage.KindExport: v.exports, storage.KindTimer: v.timers, storage.KindEpoch: v.epochs,
 		storage.KindHeartbeat: v.heartbeats, storage.KindIndex: v.index, storage.KindQuarantine: v.quarantine,
-		storage.KindDeadLetter: v.letters,
+		storage.KindDeadLetter: v.deadLetters,
 	}
 	var found []string
 	err = eachEntry(ctx, v.bucket, "", func(entry string) error {
@@ -129,7 +129,7 @@ func (v *verifier) everything(ctx context.Context) error {
 			folders = append(folders, entry)
 		case storage.KindOf(entry) == "":
 			v.foreign(entry)
-		case looks[storage.KindOf(entry)] != nil:
+		case checks[storage.KindOf(entry)] != nil:
 			found = append(found, entry)
 		}
 		return nil
@@ -141,7 +141,7 @@ func (v *verifier) everything(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range found {
-		if err := looks[storage.KindOf(entry)](ctx); err != nil {
+		if err := checks[storage.KindOf(entry)](ctx); err != nil {
 			return fmt.Errorf("verify %s: %w", entry, err)
 		}
 	}

@@ -22,8 +22,8 @@ import (
 // number formats a number of a key.
 func number(n int64) string { return fmt.Sprintf("%016d", n) }
 
-// wound is one way to corrupt a world.
-type wound struct {
+// corruption is one way to corrupt a world.
+type corruption struct {
 	name string
 	do   func(w *world)
 	want []string // findings of verify; keys that depend on digests end in "*"
@@ -34,8 +34,8 @@ func log(n int64) string { return "log/" + number(n) }
 
 func seg(first, last int64) string { return "seg/" + number(last) + "-" + number(first) }
 
-func batchWounds() []wound {
-	return []wound{
+func batchCorruptions() []corruption {
+	return []corruption{
 		{name: "batch in no segment flipped", do: func(w *world) { w.flip(w.log(31)) },
 			want: []string{"damage unreadable-batch " + log(31)}},
 		{name: "batch in no segment cut off", do: func(w *world) { w.cut(w.log(31)) },
@@ -79,8 +79,8 @@ func batchWounds() []wound {
 	}
 }
 
-func segmentWounds() []wound {
-	return []wound{
+func segmentCorruptions() []corruption {
+	return []corruption{
 		{name: "last segment flipped", do: func(w *world) { w.flip(w.seg(23, 29)) },
 			want: []string{"damage gap " + log(23), "damage gap " + log(25), "damage unreadable-segment " + seg(23, 29)}},
 		{name: "middle segment cut off", do: func(w *world) { w.cut(w.seg(11, 22)) },
@@ -125,14 +125,14 @@ func segmentWounds() []wound {
 	}
 }
 
-func checkpointWounds() []wound {
+func checkpointCorruptions() []corruption {
 	ckpt := func(n int64) string { return "ckpt/" + number(n) + "-*" }
 	first := func(folder string, n int) func(w *world) string {
 		return func(w *world) string { return w.under(folder)[n] }
 	}
 	older, newer, page := first("ckpt/", 0), first("ckpt/", 1), first("page/", 1)
 	head := func(w *world) string { return storage.HeadKey(w.conv) }
-	return []wound{
+	return []corruption{
 		{name: "head deleted", do: func(w *world) { w.delete(head(w)) }, want: []string{"repairable lost-head head"}},
 		{name: "head cut off", do: func(w *world) { w.cut(head(w)) }, want: []string{"repairable lost-head head"}},
 		{name: "killed before the first head", do: func(w *world) {
@@ -188,10 +188,10 @@ func checkpointWounds() []wound {
 	}
 }
 
-func otherWounds() []wound {
+func otherCorruptions() []corruption {
 	blob := func(w *world) string { return storage.BlobKey(w.conv, w.blob) }
 	const journal = "pending/m1/0/"
-	return []wound{
+	return []corruption{
 		{name: "attachment flipped", do: func(w *world) { w.flip(blob(w)) }, want: []string{"damage attachment blob/*"}},
 		{name: "attachment cut off", do: func(w *world) { w.cut(blob(w)) }, want: []string{"damage attachment blob/*"}},
 		{name: "attachment deleted", do: func(w *world) { w.delete(blob(w)) }, want: []string{"damage attachment blob/*"}},
@@ -276,8 +276,8 @@ func fits(want, got []string) bool {
 	})
 }
 
-func TestEveryWound(t *testing.T) {
-	for i, tt := range slices.Concat(batchWounds(), segmentWounds(), checkpointWounds(), otherWounds()) {
+func TestEveryCorruption(t *testing.T) {
+	for i, tt := range slices.Concat(batchCorruptions(), segmentCorruptions(), checkpointCorruptions(), otherCorruptions()) {
 		if i%sample.Of(1, 4) != 0 {
 			continue
 		}
@@ -288,14 +288,14 @@ func TestEveryWound(t *testing.T) {
 			if got := w.verify(inspect.Scope{}); !fits(tt.want, got) {
 				t.Fatalf("verify found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
-			damaged := slices.ContainsFunc(tt.want, func(s string) bool { return strings.HasPrefix(s, "damage") })
+			corrupt := slices.ContainsFunc(tt.want, func(s string) bool { return strings.HasPrefix(s, "damage") })
 			stored := w.objects("")
 			w.repair(false, tt.want)
 			if diff := cmp.Diff(stored, w.objects("")); diff != "" {
 				t.Fatalf("dry run changed the bucket (-before +after):\n%s", diff)
 			}
 			w.repair(true, tt.want)
-			if damaged {
+			if corrupt {
 				if diff := cmp.Diff(stored, w.objects("")); diff != "" {
 					t.Fatalf("rejected repair changed the bucket (-before +after):\n%s", diff)
 				}
@@ -322,12 +322,12 @@ func (w *world) repair(write bool, want []string) {
 	sum, err := inspect.Repair(context.Background(), w.bucket, inspect.Scope{}, &inspect.RepairOptions{Write: write, Watch: time.Millisecond},
 		func(a inspect.Action) {
 			got = append(got, w.line(a.Finding))
-			damage := slices.ContainsFunc(want, func(s string) bool { return strings.HasPrefix(s, "damage") })
+			corruption := slices.ContainsFunc(want, func(s string) bool { return strings.HasPrefix(s, "damage") })
 			o := inspect.Planned
 			switch {
 			case a.Severity == inspect.Note && !a.Leftover():
 				o = inspect.Left
-			case damage:
+			case corruption:
 				o = inspect.Refused
 			case write:
 				o = inspect.Done
@@ -343,8 +343,8 @@ func (w *world) repair(write bool, want []string) {
 		return
 	}
 	check(w.t, err)
-	if sum.Planned != counts[inspect.Planned] || sum.Mended != counts[inspect.Done] {
-		w.t.Errorf("repair counts %d planned and %d repaired, and did %v", sum.Planned, sum.Mended, counts)
+	if sum.Planned != counts[inspect.Planned] || sum.Repaired != counts[inspect.Done] {
+		w.t.Errorf("repair counts %d planned and %d repaired, and did %v", sum.Planned, sum.Repaired, counts)
 	}
 	if slices.Sort(got); !fits(want, got) {
 		w.t.Errorf("repair found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -109,7 +109,7 @@ func checkKept(t *testing.T, s *Store) error {
 // checkCorrupt opens a folder with one change, for reading and for writing. Each open detects the
 // change or reads all objects. A failed open changes no byte, and a read-only open never does. It
 // reports whether reading detected the change.
-func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
+func checkCorrupt(t *testing.T, desc string, files map[string]string) bool {
 	t.Helper()
 	disk := newDisk(t, files)
 	before := content(t, disk, testDir)
@@ -119,7 +119,7 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 		maps.DeleteFunc(after, func(path, _ string) bool { return path == testDB+"/LOCK" && before[path] == "" })
 		delete(want, testDB+"/LOCK")
 		if !maps.Equal(want, after) {
-			t.Errorf("%s: %s changed %q into %q", what, how, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(after)))
+			t.Errorf("%s: %s changed %q into %q", desc, how, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(after)))
 		}
 	}
 	s, err := openReadOnly(disk, testDir, nil)
@@ -132,18 +132,18 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 	if err != nil {
 		same("a refused start")
 		if !found {
-			t.Errorf("%s: verification found nothing, start found %v", what, err)
+			t.Errorf("%s: verification found nothing, start found %v", desc, err)
 		}
 		if text := err.Error(); !strings.Contains(text, "restore") || strings.Contains(text, "\n") {
-			t.Errorf("%s: start failed with %q, want one line with the remedy", what, text)
+			t.Errorf("%s: start failed with %q, want one line with the remedy", desc, text)
 		}
 		return found
 	}
 	if err := checkKept(t, s); (err != nil) != found {
-		t.Errorf("%s: start found %v, verification found %t", what, err, found)
+		t.Errorf("%s: start found %v, verification found %t", desc, err, found)
 	}
 	if err := s.Close(); err != nil {
-		t.Errorf("%s: close: %v", what, err)
+		t.Errorf("%s: close: %v", desc, err)
 	}
 	return found
 }
@@ -174,11 +174,11 @@ func TestEveryAppendedByte(t *testing.T) {
 					"an end":        whole[:at],
 				}
 				for change, now := range changes {
-					what := fmt.Sprintf("%s, %s, %s at %d of %d", age, base, change, at, len(whole))
+					desc := fmt.Sprintf("%s, %s, %s at %d of %d", age, base, change, at, len(whole))
 					changed := maps.Clone(files)
 					changed[path] = now
-					if found := checkCorrupt(t, what, changed); found != (int64(at) < synced.length) {
-						t.Fatalf("%s: got found %t, want true before %d", what, found, synced.length)
+					if found := checkCorrupt(t, desc, changed); found != (int64(at) < synced.length) {
+						t.Fatalf("%s: got found %t, want true before %d", desc, found, synced.length)
 					}
 				}
 			}

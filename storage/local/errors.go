@@ -94,8 +94,8 @@ type CorruptError struct {
 
 // Error describes the corruption and the remedy.
 func (e *CorruptError) Error() string {
-	what, _, _ := strings.Cut(e.Err.Error(), "\n") // The rest is for developers of the engine.
-	return what + "; a file of the data folder is corrupt: restore the whole folder from a backup"
+	desc, _, _ := strings.Cut(e.Err.Error(), "\n") // The rest is for developers of the engine.
+	return desc + "; a file of the data folder is corrupt: restore the whole folder from a backup"
 }
 
 // Unwrap returns the cause.

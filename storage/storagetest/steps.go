@@ -238,11 +238,11 @@ func (t *logTest) same() {
 	}
 }
 
-func (t *logTest) equal(what string, want, got []storage.Batch, err error) {
+func (t *logTest) equal(desc string, want, got []storage.Batch, err error) {
 	t.Helper()
 	same := len(want) == 0 && len(got) == 0 || reflect.DeepEqual(want, got) // It takes a tenth of the time.
 	if err != nil || !same {
-		t.Fatalf("%s: %v (-want +got):\n%s", what, err, cmp.Diff(want, got))
+		t.Fatalf("%s: %v (-want +got):\n%s", desc, err, cmp.Diff(want, got))
 	}
 }
 

@@ -286,7 +286,7 @@ func talk(t *testing.T, s subject) talked {
 		t.Fatalf("%s: %v, %v", s.name, failure, broken)
 	}
 	out.events = events
-	req.Messages = append(req.Messages, providertest.Said(s.model, events), results(events))
+	req.Messages = append(req.Messages, providertest.MessageOf(s.model, events), results(events))
 	if _, _, broken := providertest.Collect(reg.Stream(t.Context(), s.model, req, s.options())); broken != nil || len(v.asked) != 2 {
 		t.Fatalf("%s: got %d requests, %v", s.name, len(v.asked), broken)
 	}
@@ -328,13 +328,13 @@ var picture = providers.Image{MimeType: "image/png", Content: providers.Bytes("\
 
 // question is a user message after the answer of another model.
 func question(s subject) []providers.Message {
-	said := []providers.Part{providers.Text{Text: "Hello."}}
+	parts := []providers.Part{providers.Text{Text: "Hello."}}
 	if s.thoughts {
-		said = []providers.Part{providers.Reasoning{Text: "They greet.", Signature: "sig"}, said[0]}
+		parts = []providers.Part{providers.Reasoning{Text: "They greet.", Signature: "sig"}, parts[0]}
 	}
 	return []providers.Message{
 		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "Hi"}}},
-		{Role: providers.RoleAssistant, Model: "elsewhere/other", Parts: said},
+		{Role: providers.RoleAssistant, Model: "elsewhere/other", Parts: parts},
 		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "What is there?"}, picture}},
 	}
 }

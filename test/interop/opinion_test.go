@@ -19,8 +19,8 @@ import (
 
 type object = map[string]any
 
-// opinion is the conversation of a subject with pi-ai.
-type opinion struct {
+// reference is the conversation of a subject with pi-ai.
+type reference struct {
 	Sent []exchange
 	Said struct {
 		Content    []object
@@ -39,7 +39,7 @@ type piUsage struct {
 type piPrice struct{ Input, Output, CacheRead, CacheWrite, Total float64 }
 
 // ask runs pi-ai with the subjects' models and computes the costs of usages with it.
-func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piPrice) {
+func ask(t *testing.T, cases, prices []object) (references []reference, priced []piPrice) {
 	t.Helper()
 	in, err := json.Marshal(object{"cases": append([]object{}, cases...), "prices": append([]object{}, prices...)})
 	if err != nil {
@@ -53,7 +53,7 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 		t.Fatalf("node opinion.mjs: %v; run make interop to install its packages", err)
 	}
 	var out struct {
-		Cases  []opinion
+		Cases  []reference
 		Prices []piPrice
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
@@ -65,8 +65,8 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 	return out.Cases, out.Prices
 }
 
-// secondOpinions returns the subjects' conversations with parley and with pi-ai.
-func secondOpinions(t *testing.T) (all []talked, theirs []opinion) {
+// referenceRequests returns the subjects' conversations with parley and with pi-ai.
+func referenceRequests(t *testing.T) (all []talked, theirs []reference) {
 	t.Helper()
 	var cases []object
 	for _, s := range subjects() {
@@ -180,15 +180,15 @@ const absent = "—"
 // conversation. Differences must be listed in docs/interoperability.md, and each listed one must
 // occur.
 func TestSecondOpinion(t *testing.T) {
-	all, opinions := secondOpinions(t)
+	all, references := referenceRequests(t)
 	listed := pageOfDifferences(t)
 	for i, s := range all {
-		if len(opinions[i].Sent) != len(s.sent) {
-			t.Errorf("%s: pi-ai made %d requests with error %q", s.name, len(opinions[i].Sent), opinions[i].Said.Error)
+		if len(references[i].Sent) != len(s.sent) {
+			t.Errorf("%s: pi-ai made %d requests with error %q", s.name, len(references[i].Sent), references[i].Said.Error)
 			continue
 		}
 		for turn := range s.sent {
-			for _, d := range differences(t, s.model.API, s.sent[turn], opinions[i].Sent[turn]) {
+			for _, d := range differences(t, s.model.API, s.sent[turn], references[i].Sent[turn]) {
 				if !explained(listed, d) {
 					t.Errorf("%s, request %d: %s\n parley %.300s\n pi-ai  %.300s", s.name, turn+1, d.place, d.ours, d.theirs)
 				}

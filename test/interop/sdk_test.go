@@ -298,12 +298,12 @@ func TestSDKsReadStreams(t *testing.T) {
 		if f.read == nil {
 			continue
 		}
-		told := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		stub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = w.Write([]byte(transcript(t, f.answer)))
 		}))
-		t.Run(api+"/transcript", func(t *testing.T) { readAlike(t, api, f, told.URL, "Hi") })
-		told.Close()
+		t.Run(api+"/transcript", func(t *testing.T) { readAlike(t, api, f, stub.URL, "Hi") })
+		stub.Close()
 		base, speaks := map[string]string{
 			"openai-completions": model.URL + "/v1", "openai-responses": model.URL + "/v1", "anthropic-messages": model.URL, "google-generative-ai": model.URL + "/v1beta",
 			"bedrock-converse-stream": model.URL + "/bedrock",
@@ -360,9 +360,9 @@ func (l *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestReadAlike compares pi-ai's decoding of a response and its cost with parley's.
 func TestReadAlike(t *testing.T) {
-	all, opinions := secondOpinions(t)
+	all, references := referenceRequests(t)
 	for i, s := range all {
-		said := opinions[i].Said
+		parts := references[i].Said
 		done := s.events[len(s.events)-1].(providers.Done)
 		if s.model.API == openairesponses.APIAzure {
 			done.PriceFactor = 0 // pi-ai ignores tiers there
@@ -370,15 +370,15 @@ func TestReadAlike(t *testing.T) {
 		u, price := done.Usage, s.model.Cost.PriceOf(done)
 		ours := piUsage{u.Input, u.Output, u.CacheRead, u.CacheWrite, done.CacheWriteHour, u.Reasoning, piPrice(price)}
 		if s.model.API == "anthropic-messages" {
-			ours.Reasoning = said.Usage.Reasoning // not in the transcript
+			ours.Reasoning = parts.Usage.Reasoning // not in the transcript
 		}
-		if diff := cmp.Diff(ours, said.Usage); diff != "" {
+		if diff := cmp.Diff(ours, parts.Usage); diff != "" {
 			t.Errorf("%s, usage (-parley +pi-ai):\n%s", s.name, diff)
 		}
-		if want := map[string]providers.StopReason{"stop": "stop", "length": "length", "toolUse": providers.StopToolUse}[said.StopReason]; done.StopReason != want {
-			t.Errorf("%s: got stop reason %s, pi-ai got %s", s.name, done.StopReason, said.StopReason)
+		if want := map[string]providers.StopReason{"stop": "stop", "length": "length", "toolUse": providers.StopToolUse}[parts.StopReason]; done.StopReason != want {
+			t.Errorf("%s: got stop reason %s, pi-ai got %s", s.name, done.StopReason, parts.StopReason)
 		}
-		if diff := cmp.Diff(ourParts(t, s), theirParts(t, said.Content)); diff != "" {
+		if diff := cmp.Diff(ourParts(t, s), theirParts(t, parts.Content)); diff != "" {
 			t.Errorf("%s, parts (-parley +pi-ai):\n%s", s.name, diff)
 		}
 	}
@@ -386,7 +386,7 @@ func TestReadAlike(t *testing.T) {
 
 func ourParts(t *testing.T, s talked) (out []string) {
 	t.Helper()
-	for _, p := range providertest.Said(s.subject.model, s.events).Parts {
+	for _, p := range providertest.MessageOf(s.subject.model, s.events).Parts {
 		switch p := p.(type) {
 		case providers.Text:
 			out = append(out, "text "+p.Text)

@@ -83,8 +83,8 @@ func (f *Fanout) Run(ctx context.Context, wg *sync.WaitGroup, release func()) {
 	})
 }
 
-// Nudge makes the exporter scan for journals of departed nodes now.
-func (f *Fanout) Nudge() {
+// ScanNow makes the exporter scan for journals of departed nodes now.
+func (f *Fanout) ScanNow() {
 	if f.spool != nil {
 		f.spool.SweepSoon()
 	}

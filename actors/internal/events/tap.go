@@ -81,9 +81,9 @@ func (t *Tap) Shipped() int64 {
 	return seq
 }
 
-// MayForget reports whether the events of the conversation are stored, or will be found without a
+// MayEvict reports whether the events of the conversation are stored, or will be found without a
 // pending-work journal that lists it.
-func (t *Tap) MayForget() bool {
+func (t *Tap) MayEvict() bool {
 	return t.fanout.spool == nil || t.fanout.spool.MayLeave(t.key)
 }
 

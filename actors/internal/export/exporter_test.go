@@ -480,10 +480,10 @@ func TestLiveIsAccounted(t *testing.T) {
 	})
 }
 
-// TestForgottenOnlyWhenShipped: events waiting here may have been shipped by another node, as a
+// TestDroppedOnlyWhenShipped: events waiting here may have been shipped by another node, as a
 // checkpoint then shows. Shipping them here too must not hide events since the conversation was
 // reopened.
-func TestForgottenOnlyWhenShipped(t *testing.T) {
+func TestDroppedOnlyWhenShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
 		a.outcome = away

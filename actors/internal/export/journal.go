@@ -219,7 +219,7 @@ func (x *Exporter) written(s *shard, n int64, err error) {
 	defer x.mu.Unlock()
 	if err != nil {
 		x.counts.journalFailures++
-		s.LeaveBehind()
+		s.Abandon()
 		x.touch(s)
 		return
 	}

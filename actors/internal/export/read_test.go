@@ -317,10 +317,10 @@ func TestBytesOfAConversation(t *testing.T) {
 // TestSkippedLogs: a log that must not be read is read when it may be again, and delays no other.
 func TestSkippedLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var aside atomic.Bool
-		aside.Store(true)
+		var quarantined atomic.Bool
+		quarantined.Store(true)
 		var sick conversation.Key
-		skip := func(key conversation.Key) bool { return key == sick && aside.Load() }
+		skip := func(key conversation.Key) bool { return key == sick && quarantined.Load() }
 		r := newRig(t, memory(t), export.Options{Skip: skip}, newSink(t, "a"))
 		left, other := newLogbook(t, r.logs, "skipped"), newLogbook(t, r.logs, "other")
 		sick = left.key
@@ -335,7 +335,7 @@ func TestSkippedLogs(t *testing.T) {
 		if diff := cmp.Diff(other.events(), got); diff != "" {
 			t.Errorf("events while one log is skipped (-want +got):\n%s", diff)
 		}
-		aside.Store(false)
+		quarantined.Store(false)
 		time.Sleep(time.Minute)
 		got, _, _ = r.sinks[0].got()
 		if diff := cmp.Diff(merge(left, other), got); diff != "" {

@@ -59,7 +59,7 @@ func (x *Exporter) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.forgetAdoptions(refs)
+	x.dropAdoptions(refs)
 	var errs []error
 	for _, ref := range refs {
 		switch {
@@ -182,8 +182,8 @@ func (x *Exporter) safe(e storage.ExportEntry) bool {
 	return t == nil || t.done() || x.isCovered(t)
 }
 
-// forgetAdoptions drops the state of deleted journals.
-func (x *Exporter) forgetAdoptions(refs []storage.JournalRef) {
+// dropAdoptions drops the state of deleted journals.
+func (x *Exporter) dropAdoptions(refs []storage.JournalRef) {
 	x.adoptions = slices.DeleteFunc(x.adoptions, func(a adoption) bool {
 		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool { return ref.Member == a.member && ref.Shard == a.shard })
 	})

@@ -290,7 +290,7 @@ func TestMemberThatLosesAnIdentityHandsItOver(t *testing.T) {
 			echo(ctx)
 		})
 	}, &grain.Options{Membership: m, HandOver: 10 * testTimeout})
-	other := ghost(t)
+	other := closedMember(t)
 	mine, theirs := ownedBy(m.self, 20, m.self, other), ownedBy(other, 20, m.self, other)
 	for _, id := range append(append([]string{}, mine...), theirs...) {
 		ask(t, c, id, "m")
@@ -325,7 +325,7 @@ func TestActivationCallEndsWhenItsMemberLeaves(t *testing.T) {
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m})
 	c.StopPings()
-	other := ghost(t)
+	other := closedMember(t)
 	id := ownedBy(other, 1, m.self, other)[0]
 	m.show(m.self, other)
 	res := make(chan error, 1)

@@ -28,11 +28,11 @@ func newAuthority(tb testing.TB, name string) *authority {
 	return newAuthorityFor(tb, name, time.Hour)
 }
 
-func newAuthorityFor(tb testing.TB, name string, lives time.Duration) *authority {
+func newAuthorityFor(tb testing.TB, name string, validity time.Duration) *authority {
 	tb.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lives),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity),
 		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 	}
 	key := newKey(tb)

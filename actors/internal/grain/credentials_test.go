@@ -70,7 +70,7 @@ func TestUntrustedPeersAreLoggedOnce(t *testing.T) {
 		{"garbage behind the preface", pair(ca, nil), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("user content", 40), "connection without a valid stream"},
 	}
 	for i, tt := range tests {
-		c.ForgetRefusals()
+		c.ResetRefusals()
 		speak(t, c.Address(), tt.conf, []byte(tt.data))
 		eventually(t, "the log line of "+tt.name, func() bool { return lines.Count("reason=") > i })
 		last := strings.TrimSpace(lines.String())
@@ -169,7 +169,7 @@ func TestMalformedFramesAreLoggedOnce(t *testing.T) {
 	}
 	for _, tt := range tests {
 		lines.Take()
-		c.ForgetRefusals()
+		c.ResetRefusals()
 		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		conn, err := grpc.NewClient(c.Address(), grpc.WithTransportCredentials(creds))
 		if err != nil {

@@ -16,10 +16,10 @@ const day = 24 * time.Hour
 // rotated routinely and get fewer warnings.
 func TestExpiryIsLogged(t *testing.T) {
 	for _, tt := range []struct {
-		name             string
-		lives, authority time.Duration
-		soon             []int // warnings logged after each of the times
-		expired          int
+		name                string
+		validity, authority time.Duration
+		soon                []int // warnings logged after each of the times
+		expired             int
 	}{
 		{"seventy days", 70 * day, 3650 * day, []int{0, 1, 2, 3, 3}, 1},
 		{"forty days", 40 * day, 3650 * day, []int{0, 0, 1, 2, 2}, 1},
@@ -32,7 +32,7 @@ func TestExpiryIsLogged(t *testing.T) {
 				ca := newAuthorityFor(t, "ours", tt.authority)
 				began := time.Now()
 				issue := func() (cert, key []byte) {
-					return ca.issue(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = time.Now(), time.Now().Add(tt.lives) })
+					return ca.issue(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = time.Now(), time.Now().Add(tt.validity) })
 				}
 				cert, key := issue()
 				f := files(t, ca.pem, cert, key)
@@ -40,7 +40,7 @@ func TestExpiryIsLogged(t *testing.T) {
 				watch := grain.Watch(t, *f, log)
 				defer watch.Close()
 				for i, left := range []time.Duration{31 * day, 29 * day, 6 * day, day / 2, 10 * time.Minute} {
-					if at := began.Add(tt.lives - left); at.After(time.Now()) {
+					if at := began.Add(tt.validity - left); at.After(time.Now()) {
 						time.Sleep(time.Until(at))
 					}
 					synctest.Wait()
@@ -56,7 +56,7 @@ func TestExpiryIsLogged(t *testing.T) {
 				if watch.Expiry().Valid(time.Now()) {
 					t.Errorf("after the end: got valid certificates %+v", watch.Expiry())
 				}
-				if tt.authority == tt.lives {
+				if tt.authority == tt.validity {
 					return
 				}
 				cert, key = issue()

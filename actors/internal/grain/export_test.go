@@ -68,8 +68,8 @@ func (c *Cluster) UseKeys(k *Keys) { c.keys = k.set }
 // Certificate returns the certificate that a handshake would use now.
 func (c *Cluster) Certificate() tls.Certificate { return c.keys.current().cert }
 
-// ForgetRefusals starts a new second of the refusal log.
-func (c *Cluster) ForgetRefusals() {
+// ResetRefusals starts a new second of the refusal log.
+func (c *Cluster) ResetRefusals() {
 	r := c.creds.refusals
 	r.mu.Lock()
 	defer r.mu.Unlock()

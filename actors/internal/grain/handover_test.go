@@ -39,7 +39,7 @@ func TestHandingOverIsLeaving(t *testing.T) {
 		echo(ctx)
 	}), &grain.Options{Membership: m, HandOver: 10 * testTimeout})
 	c.StopPings()
-	other := ghost(t)
+	other := closedMember(t)
 	theirs := ownedBy(other, 1, m.self, other)[0]
 	mine := ownedBy(m.self, 1, m.self, other)[0]
 	ask(t, c, theirs, "m")
@@ -85,7 +85,7 @@ func TestHandingOverIsBounded(t *testing.T) {
 		echo(ctx)
 	}), &grain.Options{Membership: m, HandOver: time.Millisecond, Logger: log})
 	c.StopPings()
-	other := ghost(t)
+	other := closedMember(t)
 	id := ownedBy(other, 1, m.self, other)[0]
 	ask(t, c, id, "m")
 	m.show(m.self, other)
@@ -124,7 +124,7 @@ func TestDrainingMemberHandsOverAndRefuses(t *testing.T) {
 	}
 	drainingSelf := m.self
 	drainingSelf.Draining = true
-	other := ghost(t)
+	other := closedMember(t)
 	m.show(drainingSelf, other)
 	await(t, ended, "the activation's end")
 	if owner, self := c.Owner("a"); owner != other.Address() || self {
@@ -247,7 +247,7 @@ func TestReleaseOfBothSides(t *testing.T) {
 		return
 	}
 	nodes, views := two(t)
-	silent := ghost(t)
+	silent := closedMember(t)
 	eventually(t, "both members to answer each other", func() bool { // a second is short on a busy machine
 		contested(t, nodes, views, silent)
 		errs, answered := make(chan error, len(nodes)), true

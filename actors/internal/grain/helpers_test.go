@@ -139,8 +139,8 @@ func (h *handDriven) Leave(context.Context) error {
 
 func (h *handDriven) show(view ...grain.Member) { h.publish(view) }
 
-// ghost is a member that accepts connections and never answers.
-func ghost(tb testing.TB) grain.Member {
+// closedMember is a member that accepts connections and never answers.
+func closedMember(tb testing.TB) grain.Member {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

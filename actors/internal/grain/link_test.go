@@ -113,7 +113,7 @@ func TestStopDoesNotWaitForAHungPeer(t *testing.T) {
 	m.show(m.self, n.self)
 	ask(t, c, id, "id")
 	n.signal(t, syscall.SIGSTOP)
-	hung := ghost(t) // and a peer whose link never connects
+	hung := closedMember(t) // and a peer whose link never connects
 	hung.Host, hung.ID = "127.0.0.1", "hung"
 	m.show(m.self, n.self, hung)
 	big := &wire.Push{Lines: make([]byte, 1<<20)}

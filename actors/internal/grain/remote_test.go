@@ -194,7 +194,7 @@ func TestRequestEndsWhenItsMemberLeaves(t *testing.T) {
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m, RequestTimeout: testTimeout})
 	c.StopPings()
-	other := ghost(t)
+	other := closedMember(t)
 	m.show(m.self, other)
 	c.Cache("a", actor.NewPID(other.Address(), "activation of a"))
 	res := make(chan error, 1)

@@ -34,14 +34,14 @@ var _ cluster.Context = (*requester)(nil)
 
 // request repeats m until an activation accepts it, the wait expires or ctx ends; see Cluster.Request.
 func (r *requester) request(ctx context.Context, id string, m any) (any, error) {
-	looking, cancel := context.WithTimeoutCause(ctx, r.wait, errOwnerWait)
+	lookupCtx, cancel := context.WithTimeoutCause(ctx, r.wait, errOwnerWait)
 	defer cancel()
 	last := errNoMember
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if looking.Err() != nil {
-			return nil, fmt.Errorf("%w: %w: %w", ErrNoOwner, context.Cause(looking), last)
+		if lookupCtx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w: %w", ErrNoOwner, context.Cause(lookupCtx), last)
 		}
-		pid, err := r.locate(looking, id)
+		pid, err := r.locate(lookupCtx, id)
 		if err == nil {
 			var reply any
 			if reply, err = r.calls.ask(ctx, pid, m); err == nil {
@@ -53,7 +53,7 @@ func (r *requester) request(ctx context.Context, id string, m any) (any, error) 
 			}
 		}
 		last = err
-		if err := r.pause(looking, backoff); err != nil {
+		if err := r.pause(lookupCtx, backoff); err != nil {
 			return nil, fmt.Errorf("%w: %w: %w", ErrNoOwner, err, last)
 		}
 	}

@@ -122,7 +122,7 @@ func TestRecentBatches(t *testing.T) {
 	if h.bytes > maxRecentBytes || len(h.recent) != 5 || h.recent[0].Seq != 4 {
 		t.Errorf("got %d bytes of %d batches from %d on", h.bytes, len(h.recent), h.recent[0].Seq)
 	}
-	h.forget(5)
+	h.drop(5)
 	if h.recent != nil || h.bytes != 0 {
 		t.Errorf("at the end: got %d bytes of %d batches", h.bytes, len(h.recent))
 	}

@@ -17,7 +17,7 @@ func (a *Archive) Wrote(b storage.Batch) {
 	a.recent = append(a.recent, b)
 	a.bytes += len(b.Lines)
 	for a.bytes > maxRecentBytes {
-		a.forget(1)
+		a.drop(1)
 	}
 }
 
@@ -28,8 +28,8 @@ func (a *Archive) Weight() int64 {
 	return a.held.Load() + int64(a.bytes)
 }
 
-// forget drops the oldest of the recent batches. The caller holds mu.
-func (a *Archive) forget(n int) {
+// drop drops the oldest of the recent batches. The caller holds mu.
+func (a *Archive) drop(n int) {
 	for i := range a.recent[:n] {
 		a.bytes -= len(a.recent[i].Lines)
 		a.recent[i] = storage.Batch{}
@@ -97,5 +97,5 @@ func (a *Archive) archive(ctx context.Context, upTo int64) {
 	for n < len(a.recent) && a.recent[n].Seq <= covered {
 		n++
 	}
-	a.forget(n)
+	a.drop(n)
 }

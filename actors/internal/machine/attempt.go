@@ -49,7 +49,7 @@ type work struct {
 	fallback      string                        // the fallback model named in the newest notice to clients
 	until         conversation.Time             // in phaseWaiting: time of the retry
 	cutOff        int                           // consecutive turns that ended within a call, or with too many calls
-	responseBytes int                           // size of the response in bytes, see [conversation.Submission.Said]
+	responseBytes int                           // size of the response in bytes, see [conversation.Submission.OutputBytes]
 	partKind      ModelEventKind                // kind of the part that is streaming, ModelDone if there is none
 	calls         int                           // number of tool calls in the reply so far
 	compacted     bool                          // the context was compacted for this model call

@@ -55,12 +55,12 @@ const (
 // withinLimits reports whether the limits allow another model call, and fails the work if not. The log may
 // hold more than the current limits allow, and a model call would include all of it.
 func (m *Machine) withinLimits(w *work) bool {
-	limits, brought := m.limits(), m.state.Brought(w.submission)
+	limits, callBytes := m.limits(), m.state.CallBytes(w.submission)
 	switch {
 	case w.responseBytes > limits.MaxResponse:
 		m.fail(w, tooLong(textResponseTooLong, limits.MaxResponse, w.responseBytes))
-	case brought > limits.MaxBrought+maxSmallOutcomes:
-		m.fail(w, tooLong(textOutcomesTooLong, limits.MaxBrought, brought))
+	case callBytes > limits.MaxCallBytes+maxSmallOutcomes:
+		m.fail(w, tooLong(textOutcomesTooLong, limits.MaxCallBytes, callBytes))
 	default:
 		err := m.overspent(w)
 		if err != nil {
@@ -100,11 +100,11 @@ func reached(bound string, limit, spent any) *conversation.SettlementError {
 // the work if not.
 func (m *Machine) mayCall(w *work, arguments int) bool {
 	limits, spent := m.limits(), m.state.Spent(w.submission)
-	brought := m.state.Brought(w.submission) + conversation.PartBytes + arguments
+	callBytes := m.state.CallBytes(w.submission) + conversation.PartBytes + arguments
 	var err *conversation.SettlementError
 	switch {
-	case brought > limits.MaxBrought:
-		err = tooLong(textOutcomesTooLong, limits.MaxBrought, brought)
+	case callBytes > limits.MaxCallBytes:
+		err = tooLong(textOutcomesTooLong, limits.MaxCallBytes, callBytes)
 	case spent.ToolCalls >= limits.MaxToolCalls:
 		err = reached("toolCalls", limits.MaxToolCalls, spent.ToolCalls)
 	default:
@@ -124,7 +124,7 @@ const minStored = 16 << 10
 // cannot be stored, if the response has used its room or if a function is called.
 func (m *Machine) outputRoom(w *work) int {
 	limits := m.limits()
-	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission))
+	room := min(conversation.MaxPayloadBytes, limits.MaxCallBytes-m.state.CallBytes(w.submission))
 	if limits.Function != "" || room < minStored {
 		return 0
 	}
@@ -165,19 +165,19 @@ func (m *Machine) fitOutcome(w *work, done *conversation.ToolSettled, stored *co
 // roomError returns the error text for an outcome that exceeds the room of its response, or "" if it
 // fits. stored is the reference to the whole output, if it is stored.
 func (m *Machine) roomError(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) string {
-	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)
+	limit, callBytes := m.limits().MaxCallBytes, m.state.CallBytes(w.submission)
 	size := len(done.Output) + len(done.ErrorText)
 	n := size + stored.Bytes()
 	if stored != nil {
 		size = int(stored.Size)
 	}
 	switch {
-	case n <= max(limit-brought, smallOutcome):
+	case n <= max(limit-callBytes, smallOutcome):
 		return ""
 	case m.limits().Function != "":
-		return fmt.Sprintf(textRunNoRoom, size, brought, limit)
+		return fmt.Sprintf(textRunNoRoom, size, callBytes, limit)
 	}
-	return fmt.Sprintf(toolNoRoom, size, brought, limit)
+	return fmt.Sprintf(toolNoRoom, size, callBytes, limit)
 }
 
 // tooManyCalls ends a turn with more calls than allowed. None of them run, as at the model's own

@@ -20,11 +20,11 @@ type Limits struct {
 	// ToolConcurrency bounds the calls of a turn that run at once, at least 1.
 	ToolConcurrency int
 	// MaxResponse bounds the model output of a response, or of a subagent's work, in bytes as
-	// [conversation.Submission.Said] counts them. MaxCalls bounds the calls of one reply.
+	// [conversation.Submission.OutputBytes] counts them. MaxCalls bounds the calls of one reply.
 	MaxResponse, MaxCalls int
-	// MaxBrought bounds the outcomes of the calls of a response and its subagents, in bytes as
-	// [conversation.State.Brought] counts them.
-	MaxBrought int
+	// MaxCallBytes bounds the outcomes of the calls of a response and its subagents, in bytes as
+	// [conversation.State.CallBytes] counts them.
+	MaxCallBytes int
 	// MaxTurns, MaxToolCalls, MaxTokens and MaxDollars bound a submission as [conversation.Spent]
 	// counts it. MaxTokens and MaxDollars 0 mean no limit.
 	MaxTurns, MaxToolCalls int
@@ -403,7 +403,7 @@ func (m *Machine) take(in Input) {
 	case PostTried:
 		m.postTried(in)
 	case DeadLetterStored:
-		m.postBuried(in)
+		m.postDeadLettered(in)
 	case Appended:
 		m.appended(in)
 	case AppendLost:

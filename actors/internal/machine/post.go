@@ -20,13 +20,13 @@ const maxPostAge = conversation.Time(24 * time.Hour / time.Millisecond)
 const maxPostHint = 4 * time.Hour
 
 type posting struct {
-	post     conversation.PostID
-	attempts int
-	reason   string
-	took     time.Duration
-	buried   bool                // a dead letter is being stored
-	of       conversation.Offset // offset of the post's batch, which the dead letter names
-	at       conversation.Offset // offset of the batch with the outcome, 0 until then
+	post         conversation.PostID
+	attempts     int
+	reason       string
+	took         time.Duration
+	deadLettered bool                // a dead letter is being stored
+	of           conversation.Offset // offset of the post's batch, which the dead letter names
+	at           conversation.Offset // offset of the batch with the outcome, 0 until then
 }
 
 // postsFull reports whether the outbox has no room for a post of the given size.
@@ -49,7 +49,7 @@ func (m *Machine) post(in Post) {
 		m.emit(Reply{in.To, Moved{}})
 	case m.postsFull(len(p.Body)) && m.state.Post(p.Post) == nil:
 		m.emit(Reply{in.To, PostFull{}})
-	case in.Step != "" && m.state.Brought(w.submission)+len(in.Output) > m.limits().MaxBrought:
+	case in.Step != "" && m.state.CallBytes(w.submission)+len(in.Output) > m.limits().MaxCallBytes:
 		m.emit(Reply{in.To, StepTooMuch{}})
 	default:
 		var records []conversation.Record
@@ -137,7 +137,7 @@ func (m *Machine) sendPosts() {
 			overfull = false // only the oldest: other targets may still accept posts that failed once
 			m.posting[p.Target] = s
 			s.attempts, s.reason = p.Attempts, textPostsFull
-			m.bury(p, s)
+			m.storeDeadLetter(p, s)
 		case p.Until <= m.now():
 			m.posting[p.Target] = s
 			m.emit(SendPost{p})
@@ -147,7 +147,7 @@ func (m *Machine) sendPosts() {
 
 func (m *Machine) burying() bool {
 	for _, s := range m.posting {
-		if s.buried {
+		if s.deadLettered {
 			return true
 		}
 	}
@@ -168,7 +168,7 @@ func (m *Machine) postTried(in PostTried) {
 		return
 	}
 	s := m.posting[p.Target]
-	if s == nil || s.post != in.Post || s.at != 0 || s.buried {
+	if s == nil || s.post != in.Post || s.at != 0 || s.deadLettered {
 		return
 	}
 	s.attempts, s.reason, s.took = p.Attempts+1, in.Reason, in.Took
@@ -176,7 +176,7 @@ func (m *Machine) postTried(in PostTried) {
 	case in.Delivered || !endsDelivered():
 		m.postDone(s, conversation.PostDelivered)
 	case in.Gone || s.attempts > len(postPauses) || m.now()-p.At > maxPostAge:
-		m.bury(p, s)
+		m.storeDeadLetter(p, s)
 	default:
 		m.deferPost(p, s, in.RetryAfter)
 	}
@@ -199,19 +199,19 @@ func (m *Machine) recordPostOutcome(s *posting, r conversation.Record) {
 	s.at = m.nextOffset()
 }
 
-// bury stores the dead letter before the record that ends the post.
-func (m *Machine) bury(p *conversation.Post, s *posting) {
-	s.buried, s.of = true, p.Offset
+// storeDeadLetter stores the dead letter before the record that ends the post.
+func (m *Machine) storeDeadLetter(p *conversation.Post, s *posting) {
+	s.deadLettered, s.of = true, p.Offset
 	m.emit(StoreDeadLetter{Post: p, Attempts: s.attempts, Reason: s.reason})
 }
 
-func (m *Machine) postBuried(in DeadLetterStored) {
+func (m *Machine) postDeadLettered(in DeadLetterStored) {
 	p := m.state.Post(in.Post)
 	if p == nil || m.draining {
 		return
 	}
 	switch s := m.posting[p.Target]; {
-	case s == nil || s.post != in.Post || !s.buried || s.at != 0:
+	case s == nil || s.post != in.Post || !s.deadLettered || s.at != 0:
 	case s.of != p.Offset: // It was enqueued again from its dead letter.
 		delete(m.posting, p.Target)
 	default:

@@ -295,7 +295,7 @@ func recordText(r conversation.Record) string {
 	case *conversation.Suspended:
 		return fmt.Sprintf("%s until=%s %s%s", r.Submission, r.Until, r.Reason, elapsedText(r.ElapsedMs))
 	case *conversation.RetryScheduled:
-		return childText(r.Child) + fmt.Sprintf("%s %s %s until=%s rounds=%d blind=%d waited=%dms", r.Submission, r.Model, r.Reason, r.Until, r.Rounds, r.Blind, r.WaitedMs)
+		return childText(r.Child) + fmt.Sprintf("%s %s %s until=%s rounds=%d blind=%d waited=%dms", r.Submission, r.Model, r.Reason, r.Until, r.Rounds, r.RoundsWithoutDelay, r.WaitedMs)
 	case *conversation.HookDone:
 		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
 	case *conversation.ChildStarted:

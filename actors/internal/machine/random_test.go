@@ -75,7 +75,7 @@ func (w *world) disturb() {
 		case w.m != nil && w.chance(30):
 			w.askStopped()
 			return
-		case w.resting != nil && w.chance(15):
+		case w.idleWriter != nil && w.chance(15):
 			w.overtake()
 			return
 		}
@@ -318,7 +318,7 @@ func (w *world) crash() {
 		}
 		w.storedTimers[e.At] = e.Until
 	}
-	w.resting = nil
+	w.idleWriter = nil
 	w.gone()
 }
 
@@ -494,10 +494,10 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	text := fmt.Sprintf("%d ", w.r.IntN(10_000))
 	switch n := w.r.IntN(100); {
 	case n < 45:
-		w.said[c.Turn].add(conversation.PartText, text)
+		w.emitted[c.Turn].add(conversation.PartText, text)
 		return machine.ModelEvent{Kind: machine.ModelText, Text: text}
 	case n < 60:
-		w.said[c.Turn].add(conversation.PartReasoning, text)
+		w.emitted[c.Turn].add(conversation.PartReasoning, text)
 		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: text}
 	case n < 68:
 		e := machine.ModelEvent{Kind: machine.ModelSignature, Text: "sig" + text, Part: conversation.PartReasoning}
@@ -668,13 +668,13 @@ func (w *world) verify() {
 		w.verifyEvents()
 	}
 	w.verifyTimelines()
-	for turn, said := range w.said {
+	for turn, emitted := range w.emitted {
 		have := w.logged[turn]
 		if have == nil {
-			have = &spoken{}
+			have = &output{}
 		}
-		if *have != *said && !(w.short && strings.HasPrefix(said.text, have.text) && strings.HasPrefix(said.reasoning, have.reasoning)) {
-			violate("turn %s: got %+v in the log, want %+v", turn, *have, *said)
+		if *have != *emitted && !(w.short && strings.HasPrefix(emitted.text, have.text) && strings.HasPrefix(emitted.reasoning, have.reasoning)) {
+			violate("turn %s: got %+v in the log, want %+v", turn, *have, *emitted)
 		}
 	}
 	for _, k := range []int{-1, w.r.IntN(len(w.log) + 1)} {

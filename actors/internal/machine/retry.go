@@ -176,7 +176,7 @@ func (m *Machine) schedule(w *work, name string, e ModelEvent, after time.Durati
 	w.phase, w.until = phaseWaiting, m.now()+conversation.Time((after+time.Millisecond-1)/time.Millisecond)
 	m.enqueue(true, &conversation.RetryScheduled{
 		Must: true, Submission: w.submission, Child: w.child, Model: name, Reason: reasonOf(e.Err), Until: w.until,
-		Rounds: w.tries.rounds, Blind: w.tries.unhinted, WaitedMs: w.tries.waited.Milliseconds(), At: m.env.Wall,
+		Rounds: w.tries.rounds, RoundsWithoutDelay: w.tries.unhinted, WaitedMs: w.tries.waited.Milliseconds(), At: m.env.Wall,
 	}, m.diagnostic(e.Err, map[string]string{"until": w.until.String()}, textRetryLater, name, w.until))
 }
 
@@ -188,7 +188,7 @@ func (m *Machine) nextCall(w *work) {
 		return
 	}
 	w.turns++
-	w.tries = tries{rounds: s.Rounds, unhinted: s.Blind, waited: time.Duration(s.WaitedMs) * time.Millisecond}
+	w.tries = tries{rounds: s.Rounds, unhinted: s.RoundsWithoutDelay, waited: time.Duration(s.WaitedMs) * time.Millisecond}
 	w.repeated = s.Rounds
 	if s.Until > m.now() {
 		w.phase, w.until = phaseWaiting, s.Until

@@ -30,28 +30,28 @@ type checkpoint struct {
 
 // rig holds a machine, its durable log and the clocks. Tests perform the effects.
 type rig struct {
-	cfg      machine.Config
-	writer   string   // writer of the activation; final once open
-	resting  *resting // writer of a passivated activation
-	limits   machine.Limits
-	m        *machine.Machine
-	log      []entry
-	inflight *conversation.Batch
-	saved    *checkpoint // newest checkpoint
-	pages    []*conversation.HistoryPage
-	frozen   string             // the batch in flight, encoded by its append
-	decoded  conversation.Batch // the same, decoded
-	built    conversation.Time  // build time of the batch in flight
-	steps    uint64
-	mono     time.Duration
-	wall     conversation.Time
-	skew     conversation.Time // lead of this process's clock
+	cfg        machine.Config
+	writer     string      // writer of the activation; final once open
+	idleWriter *idleWriter // writer of a passivated activation
+	limits     machine.Limits
+	m          *machine.Machine
+	log        []entry
+	inflight   *conversation.Batch
+	saved      *checkpoint // newest checkpoint
+	pages      []*conversation.HistoryPage
+	frozen     string             // the batch in flight, encoded by its append
+	decoded    conversation.Batch // the same, decoded
+	built      conversation.Time  // build time of the batch in flight
+	steps      uint64
+	mono       time.Duration
+	wall       conversation.Time
+	skew       conversation.Time // lead of this process's clock
 }
 
 func newRig() *rig {
 	r := &rig{
 		wall:   1_700_000_000_000,
-		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, Patience: 10 * time.Minute, ToolConcurrency: 16, MaxResponse: 16 << 20, MaxBrought: 32 << 20, MaxCalls: 128, MaxTurns: 100, MaxToolCalls: 1000},
+		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, Patience: 10 * time.Minute, ToolConcurrency: 16, MaxResponse: 16 << 20, MaxCallBytes: 32 << 20, MaxCalls: 128, MaxTurns: 100, MaxToolCalls: 1000},
 		cfg: machine.Config{
 			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxWaitingBytes: 1 << 20,
 			MaxPendingBytes: 1 << 20, MaxBatchBytes: 4 << 20,
@@ -72,8 +72,8 @@ func checkObject(data json.RawMessage) *conversation.Error {
 	return nil
 }
 
-// resting is the writer of a passivated activation and the tail of the log.
-type resting struct {
+// idleWriter is the writer of a passivated activation and the tail of the log.
+type idleWriter struct {
 	writer string
 	at     conversation.Offset
 }
@@ -89,9 +89,9 @@ func (r *rig) stopped(e machine.Stop) {
 	switch {
 	case e.Reason == machine.StopUnread:
 	case e.Reason == machine.StopPassivated && r.claimed():
-		r.resting = &resting{r.writer, conversation.Offset(len(r.log) - 1)}
+		r.idleWriter = &idleWriter{r.writer, conversation.Offset(len(r.log) - 1)}
 	default:
-		r.resting = nil
+		r.idleWriter = nil
 	}
 }
 
@@ -106,8 +106,8 @@ func (r *rig) claimed() bool {
 
 // name sets the writer of Opened. A resting writer continues if the log ends where it did.
 func (r *rig) name(in *machine.Opened) {
-	if r.resting != nil && r.resting.at == in.State.Head() {
-		r.writer, in.Claimed = r.resting.writer, true
+	if r.idleWriter != nil && r.idleWriter.at == in.State.Head() {
+		r.writer, in.Claimed = r.idleWriter.writer, true
 	}
 	in.Writer = r.writer
 }

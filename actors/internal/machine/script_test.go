@@ -20,7 +20,7 @@ import (
 // TestTranscripts runs the scripts in testdata. Each command feeds one input to the machine and prints
 // the effects in order. `go test -rewrite` records them again.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order notify= checkpoint= run]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= callbytes= calls= start finish settled in-order notify= checkpoint= run]
 //	open      read the durable log, or the checkpoint and the log after it; input lines are batches to add first
 //	open-failed
 //	admit     admit a delivery: key= body= [run] [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [notify=] [keep=]
@@ -108,7 +108,7 @@ func (s *script) run(w *strings.Builder) {
 	case "limits":
 		s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
 	case "crash":
-		s.resting = nil
+		s.idleWriter = nil
 		s.crash()
 	case "again":
 		if !s.m.Stopped() {
@@ -218,7 +218,7 @@ func (s *script) configure() {
 	s.limits.Patience = s.duration("patience", s.limits.Patience)
 	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
 	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
-	s.limits.MaxBrought = s.number("brought", s.limits.MaxBrought)
+	s.limits.MaxCallBytes = s.number("callbytes", s.limits.MaxCallBytes)
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.MaxTurns = s.number("turns", s.limits.MaxTurns)
 	s.limits.MaxToolCalls = s.number("toolcalls", s.limits.MaxToolCalls)

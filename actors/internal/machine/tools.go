@@ -131,7 +131,7 @@ func (m *Machine) stepDone(in StepDone) {
 		m.emit(Reply{in.To, Moved{}})
 		return
 	}
-	if m.state.Brought(w.submission)+len(in.Output) > m.limits().MaxBrought {
+	if m.state.CallBytes(w.submission)+len(in.Output) > m.limits().MaxCallBytes {
 		m.emit(Reply{in.To, StepTooMuch{}})
 		return
 	}

@@ -31,7 +31,7 @@ func (m *Machine) startCall(w *work) {
 		return
 	}
 	w.phase, w.opened, w.asked, w.wait = phaseModel, false, m.env.Mono, 0
-	w.responseBytes, w.partKind, w.calls = m.sub(w).Said(), ModelDone, 0
+	w.responseBytes, w.partKind, w.calls = m.sub(w).OutputBytes(), ModelDone, 0
 	w.facts, w.emitted = conversation.CallFacts{}, false
 	if !m.withinLimits(w) {
 		return

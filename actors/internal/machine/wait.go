@@ -160,7 +160,7 @@ func (m *Machine) startWait(w *work, in WaitFor) {
 		kept = nil
 	}
 	switch {
-	case m.state.Brought(w.submission)+len(in.Schema)+conversation.MaxSignalBytes > m.limits().MaxBrought:
+	case m.state.CallBytes(w.submission)+len(in.Schema)+conversation.MaxSignalBytes > m.limits().MaxCallBytes:
 		m.emit(Reply{in.To, StepTooMuch{}})
 		return
 	case kept != nil && (in.Fit == nil || in.Kept != kept.Submission):

@@ -15,11 +15,11 @@ const shop = "shop"
 
 // receivers receives the posts of a world.
 type receivers struct {
-	sending []*conversation.Post      // under way
-	burying []machine.StoreDeadLetter // dead letters being stored
-	got     map[conversation.PostID]bool
-	letters map[conversation.PostID]bool
-	shop    bool // a channel delivers to the conversation
+	sending     []*conversation.Post      // under way
+	burying     []machine.StoreDeadLetter // dead letters being stored
+	got         map[conversation.PostID]bool
+	deadLetters map[conversation.PostID]bool
+	shop        bool // a channel delivers to the conversation
 }
 
 func addressOf(key string) string {
@@ -94,7 +94,7 @@ func (w *world) postArrives() {
 func (w *world) deadLetterStored() {
 	e := w.receivers.burying[0]
 	w.receivers.burying = w.receivers.burying[1:]
-	w.receivers.letters[e.Post.ID] = true
+	w.receivers.deadLetters[e.Post.ID] = true
 	w.seen["dead letter"]++
 	w.note("dead letter of %s", e.Post.ID)
 	w.do(machine.DeadLetterStored{Post: e.Post.ID})
@@ -113,11 +113,11 @@ func (w *world) postsFound() bool {
 }
 
 func (w *world) checkPosts(b conversation.Batch) {
-	parks, defers := false, false
+	suspends, defers := false, false
 	for _, r := range b.Records {
 		switch r := r.(type) {
 		case *conversation.Suspended:
-			parks = true
+			suspends = true
 			continue
 		case *conversation.ReplyAddressed:
 			if !admits(b, r.Submission) {
@@ -142,7 +142,7 @@ func (w *world) checkPosts(b conversation.Batch) {
 		case *conversation.PostDone:
 			defers = true
 			w.seen["post "+string(r.End)]++
-			if r.End == conversation.PostDelivered && !w.receivers.got[r.Post] || r.End == conversation.PostDead && !w.receivers.letters[r.Post] {
+			if r.End == conversation.PostDelivered && !w.receivers.got[r.Post] || r.End == conversation.PostDead && !w.receivers.deadLetters[r.Post] {
 				violate("%s is recorded as %s but is not", r.Post, r.End)
 			}
 		default:
@@ -150,7 +150,7 @@ func (w *world) checkPosts(b conversation.Batch) {
 		}
 		w.seen[string(r.Type())]++
 	}
-	if parks && defers {
+	if suspends && defers {
 		violate("batch %d has two timers", int64(b.Offset))
 	}
 }

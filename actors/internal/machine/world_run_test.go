@@ -43,7 +43,7 @@ func (w *world) callModel(e machine.CallModel) {
 	switch {
 	case w.busy(e.Submission):
 		violate("model call while another, a tool or a hook runs")
-	case w.said[e.Turn] != nil:
+	case w.emitted[e.Turn] != nil:
 		violate("duplicate turn %s", e.Turn)
 	}
 	if w.durable.Submission(e.Submission) == nil {
@@ -63,7 +63,7 @@ func (w *world) callModel(e machine.CallModel) {
 		}
 	}
 	w.calls = append(w.calls, &modelCall{CallModel: e})
-	w.said[e.Turn] = &spoken{}
+	w.emitted[e.Turn] = &output{}
 }
 
 func (w *world) runTool(e machine.RunTool) {

@@ -62,11 +62,11 @@ type world struct {
 	short   bool                              // model output is cut off
 	big     bool                              // tool outputs are cut off
 	turned  map[conversation.SubmissionID]int // ended model calls of unsettled submissions
-	said    map[conversation.TurnID]*spoken
-	logged  map[conversation.TurnID]*spoken
+	emitted map[conversation.TurnID]*output
+	logged  map[conversation.TurnID]*output
 	turns   map[conversation.MessageID]conversation.TurnID // newest turn of each response in the log
 
-	heard       map[string]json.RawMessage // results of waits, by call and name
+	results     map[string]json.RawMessage // results of waits, by call and name
 	again       []func()                   // follow-ups of answers
 	lateSignals map[machine.ReplyID]bool   // signals that came too late
 
@@ -97,10 +97,10 @@ type runningTool struct {
 	storing *machine.ToolDone // its output is being stored
 }
 
-// spoken is the text of a turn by kind.
-type spoken struct{ text, reasoning string }
+// output is the text of a turn by kind.
+type output struct{ text, reasoning string }
 
-func (s *spoken) add(kind conversation.PartKind, text string) {
+func (s *output) add(kind conversation.PartKind, text string) {
 	if kind == conversation.PartReasoning {
 		s.reasoning += text
 		return
@@ -119,9 +119,9 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		aborts: map[machine.ReplyID][]conversation.SubmissionID{}, asked: map[machine.ReplyID]int{},
 		storedTimers: map[conversation.Offset]conversation.Time{},
 		acked:        map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, shownSettled: map[conversation.SubmissionID]bool{},
-		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
+		emitted: map[conversation.TurnID]*output{}, logged: map[conversation.TurnID]*output{},
 		trees: trees{open: map[string]bool{}, closed: map[conversation.SubmissionID]bool{}, late: map[machine.ReplyID]bool{}},
-		turns: map[conversation.MessageID]conversation.TurnID{}, heard: map[string]json.RawMessage{}, lateSignals: map[machine.ReplyID]bool{},
+		turns: map[conversation.MessageID]conversation.TurnID{}, results: map[string]json.RawMessage{}, lateSignals: map[machine.ReplyID]bool{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxWaitingBytes, w.cfg.MaxPendingBytes = 20*time.Second, 6, 30, 40
@@ -136,7 +136,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	if w.chance(20) {
 		w.short = true
-		w.limits.MaxBrought = 1500 + w.r.IntN(3000)
+		w.limits.MaxCallBytes = 1500 + w.r.IntN(3000)
 		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
 	} else if w.chance(20) {
 		w.short = true
@@ -144,7 +144,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.limits.MaxTurns, w.limits.MaxToolCalls = 1+w.r.IntN(6), 1+w.r.IntN(6)
 	} else if w.chance(60) {
 		w.short, w.big, w.cfg.MaxBatchBytes = true, true, 1<<20
-		w.limits.MaxBrought = 60_000 + w.r.IntN(60_000)
+		w.limits.MaxCallBytes = 60_000 + w.r.IntN(60_000)
 	}
 	w.limits.ToolConcurrency, w.limits.ResponseFinishedHook = 1+w.r.IntN(3), w.chance(50)
 	if w.big { // only concurrent calls use each other's room
@@ -153,7 +153,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	w.cfg.Replies = func(target string) bool { return target == shop }
-	w.receivers.got, w.receivers.letters = map[conversation.PostID]bool{}, map[conversation.PostID]bool{}
+	w.receivers.got, w.receivers.deadLetters = map[conversation.PostID]bool{}, map[conversation.PostID]bool{}
 	if w.chance(30) {
 		w.limits.Notify = []string{"ledger", shop}
 	}
@@ -200,15 +200,15 @@ func (w *world) gone() {
 			violate("fold log: %v", err)
 		}
 	}
-	for turn, said := range w.said {
+	for turn, emitted := range w.emitted {
 		have := w.logged[turn]
 		if have == nil {
-			have = &spoken{}
+			have = &output{}
 		}
-		if !strings.HasPrefix(said.text, have.text) || !strings.HasPrefix(said.reasoning, have.reasoning) {
-			violate("turn %s: got %+v in the log, want %+v", turn, *have, *said)
+		if !strings.HasPrefix(emitted.text, have.text) || !strings.HasPrefix(emitted.reasoning, have.reasoning) {
+			violate("turn %s: got %+v in the log, want %+v", turn, *have, *emitted)
 		}
-		*said = *have
+		*emitted = *have
 	}
 }
 
@@ -349,7 +349,7 @@ func (w *world) landed() conversation.Offset {
 		case *conversation.Delta:
 			turn := w.turns[r.Message]
 			if w.logged[turn] == nil {
-				w.logged[turn] = &spoken{}
+				w.logged[turn] = &output{}
 			}
 			w.logged[turn].add(r.Kind, r.Text)
 		case *conversation.Advisory:

@@ -87,14 +87,14 @@ func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 // checkWaitResult checks that every run of a call gets the same result of a wait, equal to the log.
 func (w *world) checkWaitResult(call conversation.CallID, name string, value json.RawMessage) {
 	key := string(call) + name
-	if old, ok := w.heard[key]; ok && !bytes.Equal(old, value) {
+	if old, ok := w.results[key]; ok && !bytes.Equal(old, value) {
 		violate("%s got %s for %q, earlier %s", call, value, name, old)
 	}
 	have := w.durable.WaitOf(call, name)
 	if have == nil || have.Ended == "" || !bytes.Equal(have.Value, value) {
 		violate("%s got %s for %q, the log has %+v", call, value, name, have)
 	}
-	w.heard[key] = value
+	w.results[key] = value
 }
 
 func (w *world) suspendWaiting(i int) {

@@ -58,9 +58,9 @@ func (m *Membership) known() storage.Epoch {
 	return m.standing.known
 }
 
-// saw records an epoch with the row that was the newest at some time after since, and publishes it if
+// learn records an epoch with the row that was the newest at some time after since, and publishes it if
 // it is new.
-func (m *Membership) saw(e storage.Epoch, since time.Time) {
+func (m *Membership) learn(e storage.Epoch, since time.Time) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
 	if m.confirm(e, since) {

@@ -76,7 +76,7 @@ func TestExpelChecksAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.saw(e, time.Now())
+				m.learn(e, time.Now())
 				var r ring
 				r.observe([]string{"b"}, []observation{{mark: 5}}, 0, 1)
 				tt.against(t, b, m, &r)
@@ -102,7 +102,7 @@ func TestPublishInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range []int64{2, 1, 2, 5, 4} {
-			m.saw(storage.Epoch{N: n, Members: rows("a")}, time.Now())
+			m.learn(storage.Epoch{N: n, Members: rows("a")}, time.Now())
 		}
 		if diff := cmp.Diff([]int64{2, 5}, got); diff != "" || m.known().N != 5 {
 			t.Errorf("known is %d, published (-want +got):\n%s", m.known().N, diff)

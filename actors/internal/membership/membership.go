@@ -15,8 +15,8 @@ import (
 // end: one for detection, one for their silence, one as reserve.
 const strayWaits = 3
 
-// tidyTimeout bounds the deletion of obsolete objects.
-const tidyTimeout = 5 * time.Second
+// cleanUpTimeout bounds the deletion of obsolete objects.
+const cleanUpTimeout = 5 * time.Second
 
 // Membership is this node's row among the members of a bucket. Join, Run and Leave are called in this
 // order, one at a time. The other methods may be called at any time.
@@ -120,7 +120,7 @@ func (m *Membership) join(ctx context.Context) error {
 		m.log.Info("replaced silent node", "member", old.ID, "address", old.Address, "epoch", done.epoch.N)
 	}
 	m.replaced, m.gone = done, idsOf(plan.gone())
-	m.saw(done.epoch, done.since)
+	m.learn(done.epoch, done.since)
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 		return fmt.Errorf("leave members: %w", err)
 	}
 	// Remove the row first: while it exists, silence means a crash.
-	m.tidy(ctx, done, []string{m.row.ID})
+	m.cleanUp(ctx, done, []string{m.row.ID})
 	return nil
 }
 
@@ -216,15 +216,15 @@ func (m *Membership) SetDraining(ctx context.Context, on bool) error {
 	if err != nil {
 		return fmt.Errorf("set draining: %w", err)
 	}
-	m.saw(done.epoch, done.since)
-	m.tidy(ctx, done, nil)
+	m.learn(done.epoch, done.since)
+	m.cleanUp(ctx, done, nil)
 	return nil
 }
 
-// tidy deletes replaced epochs, and heartbeats. Leftovers of a failure are harmless; the next edit of
+// cleanUp deletes replaced epochs, and heartbeats. Leftovers of a failure are harmless; the next edit of
 // the members deletes the epochs.
-func (m *Membership) tidy(ctx context.Context, done edited, gone []string) {
-	limited, cancel := context.WithTimeout(ctx, tidyTimeout)
+func (m *Membership) cleanUp(ctx context.Context, done edited, gone []string) {
+	limited, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
 	err := storage.DeleteEpochs(limited, m.bucket, done.epoch.N, done.replaced)
 	for _, id := range gone {

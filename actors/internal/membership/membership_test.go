@@ -235,7 +235,7 @@ func TestStartAtOnce(t *testing.T) {
 // TestSlowClaim: a node knows only half of its claim for a long time. Others already see it, and must
 // see it alive.
 func TestSlowClaim(t *testing.T) {
-	for name, deaf := range map[string]func(storagetest.Op) bool{
+	for name, unresponsive := range map[string]func(storagetest.Op) bool{
 		"the create is not answered": func(op storagetest.Op) bool { return op.Key == storage.EpochKey(1) },
 		"the list is not answered":   func(op storagetest.Op) bool { return op.Method == "LIST" && op.Attempt > 0 },
 	} {
@@ -244,7 +244,7 @@ func TestSlowClaim(t *testing.T) {
 				w := newWorld(t)
 				began := time.Now()
 				a := w.node("a", func(op storagetest.Op) storagetest.Kind {
-					if deaf(op) && time.Since(began) < 20*time.Second {
+					if unresponsive(op) && time.Since(began) < 20*time.Second {
 						return storagetest.LostAck
 					}
 					return storagetest.None

@@ -21,7 +21,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	wg.Go(func() { m.logPassive(ctx) })
 	wg.Go(func() { m.watchOthers(ctx) })
 	wg.Go(func() { m.keepShare(ctx) })
-	wg.Go(func() { m.tidy(ctx, m.replaced, m.gone) })
+	wg.Go(func() { m.cleanUp(ctx, m.replaced, m.gone) })
 	err := m.polls(ctx)
 	cancel()
 	wg.Wait()
@@ -77,7 +77,7 @@ func (m *Membership) poll(ctx context.Context, began time.Time) error {
 		m.unconfirm(lost)
 		return lost
 	}
-	m.saw(e, began)
+	m.learn(e, began)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (m *Membership) watchOthers(ctx context.Context) {
 		case err != nil:
 			m.log.Warn("expel members failed; retrying", "members", gone, "nodes", nodesOf(m.known().Members, gone), "err", err)
 		case len(done.replaced) > 0:
-			wg.Go(func() { m.tidy(ctx, done, gone) })
+			wg.Go(func() { m.cleanUp(ctx, done, gone) })
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (m *Membership) expel(ctx context.Context, r *ring, gone []string) (edited,
 		return edited{}, err
 	}
 	nodes := nodesOf(m.known().Members, gone)
-	m.saw(done.epoch, done.since)
+	m.learn(done.epoch, done.since)
 	if len(done.replaced) > 0 {
 		m.log.Warn("expelled silent members",
 			"members", slices.Clone(gone), "nodes", nodes, "epoch", done.epoch.N, "for", m.opts.Suspect)

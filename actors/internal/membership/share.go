@@ -229,7 +229,7 @@ func (m *Membership) setShare(ctx context.Context, weight int) {
 		m.log.Info("took share; most members reachable", "member", m.row.ID, "epoch", done.epoch.N, "weight", weight)
 	}
 	if err == nil && done.epoch.Has(m.row.ID) {
-		m.saw(done.epoch, done.since)
-		m.tidy(ctx, done, nil)
+		m.learn(done.epoch, done.since)
+		m.cleanUp(ctx, done, nil)
 	}
 }

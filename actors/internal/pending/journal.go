@@ -516,7 +516,7 @@ func (j *Journal) land(n int64) []waiter {
 func (j *Journal) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.numbers.LeaveBehind()
+	j.numbers.Abandon()
 	j.waiting, j.inFlight = append(j.inFlight, j.waiting...), nil
 }
 

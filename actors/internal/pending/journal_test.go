@@ -508,12 +508,12 @@ func TestJournalRelistsAnOpening(t *testing.T) {
 		b.j.Opening(opening, func() { b.Error("it was taken back") })
 		p := b.put(0, opening)
 		next := make(chan error, 2)
-		ctx, giveUp := context.WithCancel(b.Context())
+		ctx, cancel := context.WithCancel(b.Context())
 		for _, ctx := range []context.Context{b.Context(), ctx} {
 			go func() { next <- b.j.OpeningListed(ctx, opening) }()
 		}
 		synctest.Wait()
-		giveUp()
+		cancel()
 		if err := <-next; !errors.Is(err, context.Canceled) {
 			b.Errorf("canceled waiter: %v", err)
 		}

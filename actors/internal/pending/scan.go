@@ -38,7 +38,7 @@ func (w *Sweeper) scan(ctx context.Context) (*scanResult, error) {
 	refs, err := storage.Journals(ctx, w.o.Bucket)
 	errs := []error{err, s.read(ctx, refs)}
 	if err == nil {
-		w.forgetAnswers(refs)
+		w.dropAnswers(refs)
 		s.expireSuspects()
 		if slices.ContainsFunc(s.left, func(l *leftJournal) bool { return !l.ref.WasPutBack() }) {
 			now := time.Now()
@@ -234,7 +234,7 @@ func (w *Sweeper) answer(ctx context.Context, l *leftJournal) error {
 			return fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err)
 		}
 	}
-	return w.forget(ctx, l)
+	return w.discard(ctx, l)
 }
 
 func (w *Sweeper) answerEntry(ctx context.Context, l *leftJournal, e storage.JournalEntry) error {
@@ -249,8 +249,8 @@ func (w *Sweeper) answerEntry(ctx context.Context, l *leftJournal, e storage.Jou
 	return nil
 }
 
-// forget deletes a journal without open entries.
-func (w *Sweeper) forget(ctx context.Context, l *leftJournal) error {
+// discard deletes a journal without open entries.
+func (w *Sweeper) discard(ctx context.Context, l *leftJournal) error {
 	if l.kept || len(l.open) > 0 {
 		return nil
 	}
@@ -294,7 +294,7 @@ func (s *scanResult) suspects(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	for _, l := range s.left {
-		errs = append(errs, w.forget(ctx, l))
+		errs = append(errs, w.discard(ctx, l))
 	}
 	return errors.Join(errs...)
 }

@@ -243,8 +243,8 @@ func (w *Sweeper) answered(ref storage.JournalRef, e storage.JournalEntry) {
 	w.answers[at][e] = true
 }
 
-// forgetAnswers drops the answers of deleted journals.
-func (w *Sweeper) forgetAnswers(refs []storage.JournalRef) {
+// dropAnswers drops the answers of deleted journals.
+func (w *Sweeper) dropAnswers(refs []storage.JournalRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	maps.DeleteFunc(w.answers, func(member string, _ map[storage.JournalEntry]bool) bool {

@@ -177,9 +177,9 @@ func wantJournals(t *testing.T, bucket storage.Bucket, want ...string) {
 // others are probed once.
 func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	one, two, stuck := listed("one", "n"), listed("two", "n"), listed("unregistered", "n")
-	mended := false
+	repaired := false
 	o := &oracle{answer: func(id string) (proto.Message, error) {
-		if id == string(stuck.Conv) && !mended {
+		if id == string(stuck.Conv) && !repaired {
 			return &wire.ProbeReply{Answer: wire.ProbeReply_UNKNOWN}, nil
 		}
 		return &wire.ProbeReply{Answer: wire.ProbeReply_HELD}, nil
@@ -213,7 +213,7 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	sweep("another's journal", false, askedOnce(one, stuck))
 	wantJournals(t, bucket, key(0), key(1))
 
-	mended = true
+	repaired = true
 	sweep("repaired", true, askedOnce(stuck))
 	wantJournals(t, bucket)
 	sweep("all answered", true, nil)

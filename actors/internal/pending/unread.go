@@ -38,7 +38,7 @@ func (u *unread) failed(key conversation.Key, within time.Duration) int {
 	}
 	f.n++
 	f.last = time.Now()
-	if !known && len(u.fails) >= maxUnread && !u.forget(staleAfter*within) {
+	if !known && len(u.fails) >= maxUnread && !u.expire(staleAfter*within) {
 		return f.n
 	}
 	if u.fails == nil {
@@ -48,10 +48,10 @@ func (u *unread) failed(key conversation.Key, within time.Duration) int {
 	return f.n
 }
 
-// forget evicts the log with the oldest failure and reports whether it was older than ago. Younger
+// expire evicts the log with the oldest failure and reports whether it was older than ago. Younger
 // ones are kept: they reach the limit and are quarantined, which frees their entries. Evicting them
 // would reset their counts. The caller holds mu.
-func (u *unread) forget(ago time.Duration) bool {
+func (u *unread) expire(ago time.Duration) bool {
 	var oldest conversation.Key
 	for key, f := range u.fails {
 		if o, ok := u.fails[oldest]; !ok || f.last.Before(o.last) {

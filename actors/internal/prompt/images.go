@@ -114,7 +114,7 @@ func (f *facts) of(ctx context.Context, a *attached) (*providers.ImageFacts, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	found, err := look(ctx, a)
+	found, err := inspect(ctx, a)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w: %w", storage.ErrUnavailable, context.Cause(ctx))
@@ -128,7 +128,7 @@ func (f *facts) of(ctx context.Context, a *attached) (*providers.ImageFacts, err
 	return &facts, nil
 }
 
-func look(ctx context.Context, a *attached) (found picture.Facts, err error) {
+func inspect(ctx context.Context, a *attached) (found picture.Facts, err error) {
 	content, err := a.Open(ctx)
 	if err != nil {
 		return found, err

@@ -137,30 +137,30 @@ func (v *view) turnMessages(t conversation.Turn) ([]providers.Message, error) {
 		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(t.Note))
 		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}, nil
 	}
-	said := providers.Message{Role: providers.RoleAssistant, Model: t.Model}
+	reply := providers.Message{Role: providers.RoleAssistant, Model: t.Model}
 	results := providers.Message{Role: providers.RoleTool}
 	for _, p := range t.Parts {
 		switch {
 		case p.Tool != nil:
-			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input, Signature: p.Signature})
+			reply.Parts = append(reply.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input, Signature: p.Signature})
 			result, err := v.toolResult(p.Tool)
 			if err != nil {
 				return nil, err
 			}
 			results.Parts = append(results.Parts, result)
 		case p.Kind == conversation.PartReasoning:
-			said.Parts = append(said.Parts, providers.Reasoning{Text: p.Text, Signature: p.Signature})
+			reply.Parts = append(reply.Parts, providers.Reasoning{Text: p.Text, Signature: p.Signature})
 		default:
-			said.Parts = append(said.Parts, providers.Text{Text: p.Text, Signature: p.Signature})
+			reply.Parts = append(reply.Parts, providers.Text{Text: p.Text, Signature: p.Signature})
 		}
 	}
-	if len(said.Parts) == 0 {
+	if len(reply.Parts) == 0 {
 		return nil, nil
 	}
 	if len(results.Parts) == 0 {
-		return []providers.Message{said}, nil
+		return []providers.Message{reply}, nil
 	}
-	return []providers.Message{said, results}, nil
+	return []providers.Message{reply, results}, nil
 }
 
 // callID returns the vendor's id of a call, or our own.

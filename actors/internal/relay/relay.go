@@ -179,7 +179,7 @@ func (r *Relay) ViewChanged(isMember func(address string) bool) {
 	r.mu.Lock()
 	for address := range r.outboxes {
 		if !isMember(address) {
-			r.forget(address)
+			r.remove(address)
 		}
 	}
 	r.mu.Unlock()
@@ -189,7 +189,7 @@ func (r *Relay) ViewChanged(isMember func(address string) bool) {
 // LinkDown drops the subscriptions with a node in both directions, because pushes may have been lost.
 func (r *Relay) LinkDown(address string) {
 	r.mu.Lock()
-	r.forget(address)
+	r.remove(address)
 	for _, s := range r.followed {
 		if s.owner == address {
 			s.owner, s.since, s.due = "", time.Now(), true
@@ -199,8 +199,8 @@ func (r *Relay) LinkDown(address string) {
 	r.signal()
 }
 
-// forget drops a subscriber; mu is held.
-func (r *Relay) forget(address string) {
+// remove drops a subscriber; mu is held.
+func (r *Relay) remove(address string) {
 	delete(r.outboxes, address)
 	for key, subscribers := range r.wanted {
 		delete(subscribers, address)

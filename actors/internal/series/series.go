@@ -42,8 +42,8 @@ func (s *Series) Next() int64 {
 // Land records that the object of number n has landed.
 func (s *Series) Land(n int64) { s.Landed = n }
 
-// LeaveBehind abandons the newest number, because the outcome of its write is unknown.
-func (s *Series) LeaveBehind() { s.Behind = true }
+// Abandon abandons the newest number, because the outcome of its write is unknown.
+func (s *Series) Abandon() { s.Behind = true }
 
 // Replaced returns the keys of the numbers below n that may still be stored, the newest [MaxReplaced]
 // of them. It includes abandoned numbers, because some may have landed.

@@ -26,7 +26,7 @@ func TestNumbers(t *testing.T) {
 	if n := s.Next(); n != 0 || s.Landed != -1 {
 		t.Errorf("first number: got %d, landed %d, want 0, -1", n, s.Landed)
 	}
-	s.LeaveBehind()
+	s.Abandon()
 	if n := s.Next(); n != 1 || s.Behind {
 		t.Errorf("after an abandoned number: got %d, behind %t, want 1, false", n, s.Behind)
 	}

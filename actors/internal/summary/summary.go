@@ -112,7 +112,7 @@ func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limi
 		skip := i == 0 && first != ""
 		last := i == cut.First
 		if !skip && (!last || cut.Turn != "") {
-			lines = append(lines, said(x.Delivery))
+			lines = append(lines, deliveryText(x.Delivery))
 		}
 		for _, t := range x.Turns {
 			if last && (cut.Turn == "" || t.ID == cut.Turn) {
@@ -127,12 +127,12 @@ func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limi
 	return shortened(lines, limit)
 }
 
-func said(d conversation.Delivery) string {
-	speaker := "User"
+func deliveryText(d conversation.Delivery) string {
+	role := "User"
 	if d.Kind == conversation.KindSignal {
-		speaker = "Signal " + d.Type
+		role = "Signal " + d.Type
 	}
-	text := speaker + ": " + d.Body
+	text := role + ": " + d.Body
 	if n := len(d.Attachments); n > 0 {
 		text += fmt.Sprintf(" [%d images]", n)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// talk builds exchanges: each word is a delivery of that many bytes, followed by the sizes of its
+// exchanges builds exchanges: each word is a delivery of that many bytes, followed by the sizes of its
 // turns.
-func talk(lines ...string) []conversation.Exchange {
+func exchanges(lines ...string) []conversation.Exchange {
 	var out []conversation.Exchange
 	turn := 0
 	for i, line := range lines {
@@ -50,15 +50,15 @@ func TestPlan(t *testing.T) {
 		ok    bool
 	}{
 		{"nothing", nil, "", 10, summary.Cut{}, false},
-		{"all fits", talk("40 40", "40 40"), "", 1000, summary.Cut{}, false},
-		{"whole exchanges", talk("40 40", "40 40", "40 40"), "", 20, summary.Cut{First: 2}, true},
-		{"within an exchange", talk("40 40", "40 40 40 40"), "", 20, summary.Cut{First: 1, Turn: "turn_3"}, true},
-		{"the last is kept, however long", talk("40 40", "40 4000"), "", 1, summary.Cut{First: 1, Turn: "turn_2"}, true},
-		{"a delivery alone is not left out", talk("40 40"), "", 1, summary.Cut{}, false},
-		{"a delivery and a turn are", talk("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
-		{"nothing after the earlier cut", talk("40 40 40"), "turn_2", 1, summary.Cut{}, false},
-		{"turns after the earlier cut", talk("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
-		{"a message without an answer", talk("40 40", "40"), "", 1, summary.Cut{First: 1}, true},
+		{"all fits", exchanges("40 40", "40 40"), "", 1000, summary.Cut{}, false},
+		{"whole exchanges", exchanges("40 40", "40 40", "40 40"), "", 20, summary.Cut{First: 2}, true},
+		{"within an exchange", exchanges("40 40", "40 40 40 40"), "", 20, summary.Cut{First: 1, Turn: "turn_3"}, true},
+		{"the last is kept, however long", exchanges("40 40", "40 4000"), "", 1, summary.Cut{First: 1, Turn: "turn_2"}, true},
+		{"a delivery alone is not left out", exchanges("40 40"), "", 1, summary.Cut{}, false},
+		{"a delivery and a turn are", exchanges("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
+		{"nothing after the earlier cut", exchanges("40 40 40"), "turn_2", 1, summary.Cut{}, false},
+		{"turns after the earlier cut", exchanges("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
+		{"a message without an answer", exchanges("40 40", "40"), "", 1, summary.Cut{First: 1}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, ok := summary.Plan(tt.list, tt.first, tt.keep)
@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	list := talk("1 1", "1 1 1")
+	list := exchanges("1 1", "1 1 1")
 	list[0].Delivery = conversation.Delivery{
 		Kind: conversation.KindUser, Body: "Look at this", Attachments: []conversation.Attachment{{}, {}},
 	}
@@ -113,7 +113,7 @@ func TestPlansFit(t *testing.T) {
 			}
 			lines = append(lines, line)
 		}
-		list, first := talk(lines...), conversation.TurnID("")
+		list, first := exchanges(lines...), conversation.TurnID("")
 		whole := summary.Tokens(list, first)
 		for n := 0; ; n++ {
 			cut, ok := summary.Plan(list, first, r.IntN(100))

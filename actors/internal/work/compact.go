@@ -80,7 +80,7 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 	if v.child == "" {
 		job.archive, job.closed = r.o.Archive, r.o.Archive.Cut()
 	}
-	ctx, cancel := context.WithCancel(r.o.Life)
+	ctx, cancel := context.WithCancel(r.o.BaseContext)
 	r.mu.Lock()
 	r.summaries[e.Gen] = cancel
 	r.mu.Unlock()

@@ -86,7 +86,7 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 		of: outbox.Draft{From: created.Address(), UID: created.UID, Submission: sub.ID},
 	}
 	var ctx context.Context
-	ctx, of.end = context.WithCancel(r.o.Life)
+	ctx, of.end = context.WithCancel(r.o.BaseContext)
 	if d.showing == nil {
 		d.showing = make(chan struct{}, 1)
 	}
@@ -103,8 +103,8 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 		of.run(ctx, showing, ask, func(target string, to outbox.Live, draft outbox.Draft) error {
 			// A draft under way is not cancelled at the end of the reply, because it might then appear
 			// after the post.
-			err := r.node.show(r.o.Life, to, draft)
-			if err != nil && r.o.Life.Err() == nil {
+			err := r.node.show(r.o.BaseContext, to, draft)
+			if err != nil && r.o.BaseContext.Err() == nil {
 				r.o.Logger.Debug("show draft failed", "submission", string(of.submission), "target", target, "err", err)
 			}
 			return err

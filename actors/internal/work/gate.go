@@ -58,14 +58,14 @@ func (g *gate) enter(ctx context.Context, agent string) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if !g.forget(agent, turn) { // the turn came at the same time
+	if !g.withdraw(agent, turn) { // the turn came at the same time
 		g.leave()
 	}
 	return ctx.Err()
 }
 
-// forget removes a message from the queue and reports whether it was there.
-func (g *gate) forget(agent string, turn chan struct{}) bool {
+// withdraw removes a message from the queue and reports whether it was there.
+func (g *gate) withdraw(agent string, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.Index(g.waiting[agent], turn)

@@ -137,7 +137,7 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 
 // showSettlement calls the author's hook for a settlement, without waiting for it.
 func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.Response) {
-	life := r.node.o.Life
+	base := r.node.o.BaseContext
 	settled := &agent.Settlement{
 		Address: v.created.Address(), UID: v.created.UID, Submission: v.id, Attempts: v.attempts,
 		Delivery: v.delivery, Outcome: e.Outcome, Error: e.Err, Message: v.message, Text: resp.Text, Usage: resp.Usage, Dollars: resp.Dollars, InitialData: v.created.InitialData,
@@ -146,9 +146,9 @@ func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.R
 	log := r.o.Logger.With("submission", string(v.id), "hook", "Settled")
 	live, box := r.live(v, ""), r.senderOf(v)
 	r.spawn(func() {
-		err := r.node.o.History.Complete(life, r.o.Key, v.left, &settled.Delivery)
+		err := r.node.o.History.Complete(base, r.o.Key, v.left, &settled.Delivery)
 		if err == nil {
-			s := u.within(live.Author(agenthost.WithDispatcher(life, box), map[string]any{"hook": "Settled"}), u.agent)
+			s := u.within(live.Author(agenthost.WithDispatcher(base, box), map[string]any{"hook": "Settled"}), u.agent)
 			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) {
 				return struct{}{}, agenthost.AfterSettlement(ctx, u.agent, settled)
 			})

@@ -128,7 +128,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 	switch {
 	case errors.As(err, &over):
 		// A repetition, or another model, would exceed the same limit.
-		out.TooManyCalls = over.What == providers.LimitedCalls
+		out.TooManyCalls = over.Quantity == providers.LimitedCalls
 		return out
 	case errors.Is(err, storage.ErrUnavailable):
 		// The bucket is unavailable: no model was called, so the failure is not counted against one.
@@ -428,7 +428,7 @@ const textHidden = "hidden as content; set events: {content: true} of the agent,
 
 // cause returns the cause of a failed call of an agent as far as the log may show it.
 func (n *Node) cause(err error, name string) slog.Value {
-	shown := n.o.VendorWords || n.showsContent(name)
+	shown := n.o.VendorMessages || n.showsContent(name)
 	v := Cause(err, shown)
 	if !shown && v.Kind() == slog.KindGroup && Cause(err, true).Kind() == slog.KindString {
 		return slog.StringValue(textHidden)
@@ -472,7 +472,7 @@ func settlementError(err error) *conversation.SettlementError {
 	var over *providers.LimitError
 	if errors.As(err, &over) {
 		return &conversation.SettlementError{
-			Type: conversation.CodeOutputTooLong, Message: fmt.Sprintf(textOutputTooLong, over.What, over.Limit),
+			Type: conversation.CodeOutputTooLong, Message: fmt.Sprintf(textOutputTooLong, over.Quantity, over.Limit),
 			Meta: map[string]any{"limit": over.Limit, "bytes": over.Got},
 		}
 	}

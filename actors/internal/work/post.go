@@ -52,8 +52,8 @@ const deliveriesAtOnce = 64
 
 // deliveries limits and counts the outgoing posts of a node.
 type deliveries struct {
-	slots, drafts                       chan struct{} // for posts and for drafts
-	waiting, delivered, failed, givenUp atomic.Int64
+	slots, drafts                            chan struct{} // for posts and for drafts
+	waiting, delivered, failed, deadLettered atomic.Int64
 }
 
 func newDeliveries() deliveries {
@@ -62,19 +62,19 @@ func newDeliveries() deliveries {
 
 // PostCounts are the post counters of a node.
 type PostCounts struct {
-	Waiting   int64 // queued or being delivered
-	Delivered int64
-	Failed    int64 // attempts
-	GivenUp   int64 // dead letters
+	Waiting      int64 // queued or being delivered
+	Delivered    int64
+	Failed       int64 // attempts
+	DeadLettered int64 // dead letters
 }
 
 // Posts returns the counts.
 func (n *Node) Posts() PostCounts {
-	return PostCounts{n.deliveries.waiting.Load(), n.deliveries.delivered.Load(), n.deliveries.failed.Load(), n.deliveries.givenUp.Load()}
+	return PostCounts{n.deliveries.waiting.Load(), n.deliveries.delivered.Load(), n.deliveries.failed.Load(), n.deliveries.deadLettered.Load()}
 }
 
 // CountDeadLetter counts a dead letter.
-func (n *Node) CountDeadLetter() { n.deliveries.givenUp.Add(1) }
+func (n *Node) CountDeadLetter() { n.deliveries.deadLettered.Add(1) }
 
 // Deliver attempts to deliver a post. ok is false if ctx ended first and the outcome is unknown.
 func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTried, ok bool) {

@@ -27,13 +27,13 @@ const maxViewBytes = 16 << 20
 
 // NodeOptions configures a Node. All fields are required.
 type NodeOptions struct {
-	Agents      map[string]*agent.Agent
-	Providers   *providers.Registry
-	Logger      *slog.Logger
-	VendorWords bool // as in actors.Options
-	Bucket      storage.Bucket
-	History     *history.Store
-	Prompt      *prompt.Renderer
+	Agents         map[string]*agent.Agent
+	Providers      *providers.Registry
+	Logger         *slog.Logger
+	VendorMessages bool // as in actors.Options
+	Bucket         storage.Bucket
+	History        *history.Store
+	Prompt         *prompt.Renderer
 	// Calls accounts for the text of requests under way.
 	Calls *memory.Account
 	// Outputs accounts for tool outputs that are not recorded yet.
@@ -56,8 +56,8 @@ type NodeOptions struct {
 	Outbox *outbox.Routes
 	// Spawn runs a function in a goroutine of the node, unless the node is shutting down.
 	Spawn func(func())
-	// Life is the context of detached work, such as settlement hooks.
-	Life context.Context
+	// BaseContext is the context of detached work, such as settlement hooks.
+	BaseContext context.Context
 }
 
 // Node holds the state that the runners of a node share. Use NewNode.
@@ -96,8 +96,8 @@ type Options struct {
 	Logger  *slog.Logger
 	Archive *history.Archive
 	Tap     *events.Tap
-	// Life is the context of the activation.
-	Life context.Context
+	// BaseContext is the context of the activation.
+	BaseContext context.Context
 	// Now is the clock for waits.
 	Now func() time.Time
 	// Emit sends an input to the machine.
@@ -158,7 +158,7 @@ func (r *Runner) begin(gen int, v *view) *work {
 	if w.author == nil {
 		w.author = r.authorOf(v)
 	}
-	w.ctx, w.cancel = context.WithCancel(r.o.Life)
+	w.ctx, w.cancel = context.WithCancel(r.o.BaseContext)
 	if r.works == nil {
 		r.works = map[int]*work{}
 	}

@@ -227,7 +227,7 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	}
 	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.effect.Input) })
 	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
-		c.suspended.forget() // the function still runs, so the call must not run again
+		c.suspended.clear() // the function still runs, so the call must not run again
 	}
 	return out, err
 }

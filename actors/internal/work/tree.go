@@ -33,7 +33,7 @@ func (s *sender) join(ctx context.Context, a *conversation.Admission) error {
 // work.
 func (r *Runner) askTree(e machine.AskTree, s *conversation.State) {
 	q := machine.Tree{Submission: e.Tree.Submission, Member: s.Created().Address().Reach(), Key: e.Key, Cost: e.Cost}
-	ctx := r.o.Life
+	ctx := r.o.BaseContext
 	if e.Gen != 0 {
 		ctx = r.begin(e.Gen, viewOf(s, e.Submission)).ctx
 	}

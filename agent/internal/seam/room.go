@@ -27,12 +27,12 @@ const (
 // Size estimates the bytes that a value holds, without calling its methods. It visits the first
 // elements of long lists and maps, and a bounded number of values.
 func Size(v any) int64 {
-	looks := maxSized
-	return sizeOf(reflect.ValueOf(v), &looks)
+	budget := maxSized
+	return sizeOf(reflect.ValueOf(v), &budget)
 }
 
-func sizeOf(v reflect.Value, looks *int) (n int64) {
-	if *looks--; *looks < 0 || !v.IsValid() {
+func sizeOf(v reflect.Value, budget *int) (n int64) {
+	if *budget--; *budget < 0 || !v.IsValid() {
 		return 0
 	}
 	switch v.Kind() {
@@ -44,25 +44,25 @@ func sizeOf(v reflect.Value, looks *int) (n int64) {
 		}
 		most := min(v.Len(), maxSamples)
 		for i := range most {
-			n += int64(v.Type().Elem().Size()) + sizeOf(v.Index(i), looks)
+			n += int64(v.Type().Elem().Size()) + sizeOf(v.Index(i), budget)
 		}
 		return scale(n, v.Len(), most)
 	case reflect.Map:
 		most := 0
 		for each := v.MapRange(); most < maxSamples && each.Next(); most++ {
-			n += sizeOf(each.Key(), looks) + sizeOf(each.Value(), looks)
+			n += sizeOf(each.Key(), budget) + sizeOf(each.Value(), budget)
 		}
 		return scale(n, v.Len(), most)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			n += sizeOf(v.Field(i), looks)
+			n += sizeOf(v.Field(i), budget)
 		}
 		return n
 	case reflect.Interface, reflect.Pointer:
 		if v.IsNil() {
 			return 0
 		}
-		return sizeOf(v.Elem(), looks)
+		return sizeOf(v.Elem(), budget)
 	default:
 		return int64(v.Type().Size())
 	}

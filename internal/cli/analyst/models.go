@@ -133,7 +133,7 @@ func reportOf(reg *providers.Registry, m providers.Model) modelReport {
 	r := modelReport{
 		Provider: m.Provider, ID: m.ID, API: m.API, BaseURL: m.BaseURL, ContextWindow: m.ContextWindow, MaxTokens: m.MaxTokens,
 		Reasoning: m.Reasoning, ThinkingLevels: []providers.ThinkingLevel{}, Input: m.Input, Cost: m.Cost, Priced: m.Cost.Known(),
-		Credentials: reg.Credentials(m), Callable: reg.Speaks(m.API),
+		Credentials: reg.Credentials(m), Callable: reg.Supports(m.API),
 	}
 	for _, level := range providers.ThinkingLevels() {
 		if m.Reasoning && m.Thinking.Takes(level) {

@@ -116,8 +116,8 @@ func TestModelsOfOneProvider(t *testing.T) {
 func TestModelsFitTheTerminal(t *testing.T) {
 	clitest.WithoutKeys(t)
 	s := program.AtTerminal(t, 60, "models", "--provider", "openai")
-	s.Shows("MODEL")
-	for line := range strings.Lines(s.Shows("openai/o1 ")) {
+	s.Expect("MODEL")
+	for line := range strings.Lines(s.Expect("openai/o1 ")) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 60 || strings.Contains(line, "…") {
 			t.Errorf("%d characters: %q", n, line)
 		}

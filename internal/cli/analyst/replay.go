@@ -236,7 +236,7 @@ func (r *replay) finish(took time.Duration, bucket string) error {
 	}
 	r.printf("%s %s, of %s in %s.\n", cli.Count(r.stored.Load(), "event"), verb, cli.Count(r.conversations.Load(), "conversation"), took.Round(10*time.Millisecond))
 	switch n := r.conversations.Load(); {
-	case len(r.damaged) > 0:
+	case len(r.corrupt) > 0:
 	case n == 0 && r.agent != "":
 		r.printf("%s has no conversation of agent %q; omit --agent to replay all.\n", bucket, r.agent)
 	case n == 0:
@@ -244,9 +244,9 @@ func (r *replay) finish(took time.Duration, bucket string) error {
 	case r.stored.Load() == 0 && r.filter != stats.Filter{}:
 		r.printf("No event is in that period; check --since and --until, which are in UTC.\n")
 	}
-	if n := len(r.damaged); n > 0 {
+	if n := len(r.corrupt); n > 0 {
 		return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf(
-			"%s could not be read to the end, and their later events are missing: %s; parley log verify has the details", cli.Count(int64(n), "log"), strings.Join(r.damaged, "; "))}
+			"%s could not be read to the end, and their later events are missing: %s; parley log verify has the details", cli.Count(int64(n), "log"), strings.Join(r.corrupt, "; "))}
 	}
 	return nil
 }

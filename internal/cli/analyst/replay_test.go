@@ -34,7 +34,7 @@ func talked(t *testing.T) (data string, last conversation.SubmissionID) {
 	t.Helper()
 	data = filepath.Join(t.TempDir(), "data")
 	n := program.StartDev(t, data)
-	say := func(id, body string) {
+	send := func(id, body string) {
 		at := n.URL(t, id)
 		r := clitest.Admitted(t, at, id+body, body)
 		clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
@@ -42,8 +42,8 @@ func talked(t *testing.T) (data string, last conversation.SubmissionID) {
 	}
 	for i := range 3 {
 		id := fmt.Sprintf("c%d", i)
-		say(id, "hello")
-		say(id, "time")
+		send(id, "hello")
+		send(id, "time")
 	}
 	at := n.URL(t, "killed")
 	r := clitest.Admitted(t, at, "k", "long 40")
@@ -53,7 +53,7 @@ func talked(t *testing.T) (data string, last conversation.SubmissionID) {
 	n = program.StartDev(t, data)
 	at = n.URL(t, "killed")
 	clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
-	say("c0", "think")
+	send("c0", "think")
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.Logs)
 	}
@@ -132,8 +132,8 @@ func sentEvents(t *testing.T, data string, want int) map[string]string {
 	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer cancel()
 	n := program.StartDev(t, data)
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		lines, err := os.ReadFile(filepath.Join(data, cli.DevEvents))
 		if err != nil {
@@ -145,7 +145,7 @@ func sentEvents(t *testing.T, data string, want int) map[string]string {
 			}
 			return got
 		}
-		<-look.C
+		<-poll.C
 	}
 }
 
@@ -165,8 +165,8 @@ func TestReplayMakesTheSameEvents(t *testing.T) {
 	if d := cmp.Diff(want, durable(t, []byte(out), 0)); code != 0 || d != "" {
 		t.Errorf("exit %d, %s\nreplayed events differ from the logs (-logs +replay):\n%s", code, errOut, d)
 	}
-	if said := fmt.Sprintf("%d events stored, of 4 conversations", len(want)); !strings.Contains(errOut, said) {
-		t.Errorf("got output %q, want %q", errOut, said)
+	if message := fmt.Sprintf("%d events stored, of 4 conversations", len(want)); !strings.Contains(errOut, message) {
+		t.Errorf("got output %q, want %q", errOut, message)
 	}
 	code, out, errOut = program.Output(t, "events", "replay", "--data", data, "--dry-run", "--agent", "nobody")
 	if code != 0 || out != "" || !strings.Contains(errOut, "0 events counted, of 0 conversations") {

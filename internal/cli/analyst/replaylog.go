@@ -29,7 +29,7 @@ type replay struct {
 
 	conversations, stored atomic.Int64
 	mu                    sync.Mutex
-	damaged               []string
+	corrupt               []string
 }
 
 // conversation derives the events of a log. A corrupt log is recorded and is not an error.
@@ -71,7 +71,7 @@ func (r *replay) unreadable(ctx context.Context, key conversation.Key, err error
 		return fmt.Errorf("read conversation %s: %w", key, err)
 	}
 	r.mu.Lock()
-	r.damaged = append(r.damaged, fmt.Sprintf("%s: %v", key, err))
+	r.corrupt = append(r.corrupt, fmt.Sprintf("%s: %v", key, err))
 	r.mu.Unlock()
 	return c.flush(ctx)
 }

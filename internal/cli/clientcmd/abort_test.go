@@ -15,25 +15,25 @@ import (
 func TestAbortCommand(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	at := n.Base + "/a%2Fb"
-	wantSaid := func(want string) {
+	wantOutput := func(want string) {
 		t.Helper()
 		code, out, errOut := program.Output(t, "abort", at+"?x=y#z")
 		if code != 0 || out != want || errOut != "" {
 			t.Errorf("exit %d, %q, %q; want %q", code, out, errOut, want)
 		}
 	}
-	wantSaid("nothing to abort\n") // the conversation has no message yet
+	wantOutput("nothing to abort\n") // the conversation has no message yet
 	code, out, errOut := program.Output(t, "send", "--no-wait", "--key", "k", at, "long 10000")
 	var r clitest.Receipt
 	if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
 		t.Fatalf("exit %d, %v, %q", code, err, errOut)
 	}
-	wantSaid("aborting\n")
+	wantOutput("aborting\n")
 	code, out, errOut = program.Output(t, "send", "--key", "k", at, "long 10000")
 	if code != cli.ExitAborted || !strings.Contains(out, "[aborted]") {
 		t.Errorf("exit %d, %q, %q; want exit %d", code, out, errOut, cli.ExitAborted)
 	}
-	wantSaid("nothing to abort\n")
+	wantOutput("nothing to abort\n")
 }
 
 func TestAbortCommandMistakes(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAbortCommandMistakes(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	nobody := noderun.Refusing(t)
+	refusing := noderun.Refusing(t)
 	for name, tt := range map[string]struct {
 		args []string
 		want string
@@ -59,7 +59,7 @@ func TestAbortCommandMistakes(t *testing.T) {
 		"refused":         {[]string{server.URL + "/refuses"}, "abort: the server answered 503 runtime_unavailable: Not now."},
 		"no such route":   {[]string{server.URL + "/x"}, "abort: the server answered 404"},
 		"not our server":  {[]string{server.URL + "/babbles"}, "abort: answer is not of the protocol: decode"},
-		"nobody answers":  {[]string{"http://" + nobody + "/x"}, "abort: there is no server at http://" + nobody},
+		"nobody answers":  {[]string{"http://" + refusing + "/x"}, "abort: there is no server at http://" + refusing},
 		"escapes are odd": {[]string{"http://127.0.0.1:1/%zz"}, "is not a conversation URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -157,12 +157,12 @@ func (cfg *runsConfig) flags(cmd *cobra.Command) {
 }
 
 // takes limits the number of arguments of a command.
-func takes(command string, least, most int, what string) cobra.PositionalArgs {
+func takes(command string, least, most int, desc string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if least <= len(args) && len(args) <= most {
 			return nil
 		}
-		return fmt.Errorf("runs %s takes %s", command, what)
+		return fmt.Errorf("runs %s takes %s", command, desc)
 	}
 }
 
@@ -191,17 +191,17 @@ func inputOf(given string, in io.Reader) (json.RawMessage, error) {
 // at returns the server of a workflow or a run, and its name there. kind is the path segment before
 // the name in a URL.
 func (cfg *runsConfig) at(given, kind string) (server *url.URL, name string, err error) {
-	what := map[string]string{"workflows": "a workflow", "runs": "a run"}[kind]
+	desc := map[string]string{"workflows": "a workflow", "runs": "a run"}[kind]
 	base, name := cfg.server, given
 	if strings.Contains(given, "://") {
 		path, _, _ := strings.Cut(given, "?")
 		var rest string
 		var ok bool
 		if base, rest, ok = strings.Cut(strings.TrimRight(path, "/"), "/"+kind+"/"); !ok || strings.Contains(rest, "/") {
-			return nil, "", fmt.Errorf("%q is not the URL of %s; it looks like %s/%s/<%s>", given, what, devServer, kind, map[string]string{"workflows": "name", "runs": "id"}[kind])
+			return nil, "", fmt.Errorf("%q is not the URL of %s; it looks like %s/%s/<%s>", given, desc, devServer, kind, map[string]string{"workflows": "name", "runs": "id"}[kind])
 		}
 		if name, err = url.PathUnescape(rest); err != nil {
-			return nil, "", fmt.Errorf("%q is not the URL of %s: %w", given, what, err)
+			return nil, "", fmt.Errorf("%q is not the URL of %s: %w", given, desc, err)
 		}
 	}
 	if server, err = url.Parse(base); err != nil || server.Host == "" || server.Scheme != "http" && server.Scheme != "https" {

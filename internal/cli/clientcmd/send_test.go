@@ -108,17 +108,17 @@ func TestSendReportsQueue(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
 	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
-	said := make(chan struct{})
+	printed := make(chan struct{})
 	var out bytes.Buffer
 	errOut := clitest.WriterFunc(func(p []byte) (int, error) {
 		if strings.Contains(string(p), "queued behind 2 messages") {
-			close(said)
+			close(printed)
 		}
 		return len(p), nil
 	})
 	ended := make(chan int, 1)
 	go func() { ended <- program.Run(t.Context(), []string{"send", n.Base + "/x", "help"}, &out, errOut) }()
-	waiting.For(t, said, "the notice")
+	waiting.For(t, printed, "the notice")
 	program.Output(t, "abort", n.Base+"/x")
 	if code := <-ended; code != cli.ExitAborted || strings.Contains(out.String(), "assistant:") || !strings.Contains(out.String(), "[aborted]") {
 		t.Errorf("exit %d, %q", code, out.String())
@@ -179,11 +179,11 @@ func TestSendTakesMore(t *testing.T) {
 // admitted, it names the key for a retry.
 func TestSendWithoutServer(t *testing.T) {
 	at := "http://" + noderun.Refusing(t)
-	stranger := httptest.NewUnstartedServer(http.NotFoundHandler()) // whose certificate nobody knows
-	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
-	stranger.StartTLS()
-	defer stranger.Close()
-	for _, args := range [][]string{{"send", at + "/x", "m"}, {"signal", at + "/x", "n", "1"}, {"send", stranger.URL + "/x", "m"}} {
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler()) // whose certificate nobody knows
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	for _, args := range [][]string{{"send", at + "/x", "m"}, {"signal", at + "/x", "n", "1"}, {"send", untrusted.URL + "/x", "m"}} {
 		code, out, errOut := program.Output(t, args...)
 		if code != 1 || out != "" || !strings.Contains(errOut, "nothing was admitted: there is no server at "+strings.TrimSuffix(args[1], "/x")) || strings.Contains(errOut, "retrying") {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, errOut)
@@ -206,13 +206,13 @@ func TestSendWithoutServer(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer stop()
 	var errOut bytes.Buffer
-	said := clitest.WriterFunc(func(p []byte) (int, error) {
+	printed := clitest.WriterFunc(func(p []byte) (int, error) {
 		if errOut.Write(p); strings.Contains(errOut.String(), "retrying") {
 			stop()
 		}
 		return len(p), nil
 	})
-	code := program.Run(ctx, []string{"send", "--key", "k7", at + "/x", "m"}, io.Discard, said)
+	code := program.Run(ctx, []string{"send", "--key", "k7", at + "/x", "m"}, io.Discard, printed)
 	if <-taken; code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "resend it with --key k7") {
 		t.Errorf("exit %d, %q", code, errOut.String())
 	}
@@ -235,14 +235,14 @@ func TestFailedModelIsExitCode(t *testing.T) {
 func TestTailReportsUnreachableServer(t *testing.T) {
 	at := noderun.Refusing(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	said := clitest.WriterFunc(func(p []byte) (int, error) {
+	printed := clitest.WriterFunc(func(p []byte) (int, error) {
 		if !strings.Contains(string(p), "is the server running?") {
 			t.Errorf("got output %q", p)
 		}
 		cancel()
 		return len(p), nil
 	})
-	if code := program.Run(ctx, []string{"tail", "http://" + at + "/x"}, io.Discard, said); code != 0 {
+	if code := program.Run(ctx, []string{"tail", "http://" + at + "/x"}, io.Discard, printed); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 }
@@ -299,7 +299,7 @@ func (w *untilWritten) Write(p []byte) (int, error) {
 // Help is wrapped at the width of the terminal.
 func TestHelpFitsTheTerminal(t *testing.T) {
 	s := program.AtTerminal(t, 60, "send", "--help")
-	s.Shows("send posts a message and follows the conversation until the\r\nmessage is settled. It prints only the answer to this")
-	s.Shows("      --no-wait              print the receipt as JSON and\r\n                             do not wait for the reply")
+	s.Expect("send posts a message and follows the conversation until the\r\nmessage is settled. It prints only the answer to this")
+	s.Expect("      --no-wait              print the receipt as JSON and\r\n                             do not wait for the reply")
 	s.Ends()
 }

@@ -32,7 +32,7 @@ func Keys(t *testing.T, b storage.Bucket, prefix string) []string {
 }
 
 // OnFolder opens the bucket of a folder while look runs.
-func OnFolder(t *testing.T, dir string, look func(storage.Bucket)) {
+func OnFolder(t *testing.T, dir string, use func(storage.Bucket)) {
 	t.Helper()
 	store, err := local.Open(dir, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func OnFolder(t *testing.T, dir string, look func(storage.Bucket)) {
 			t.Error(err)
 		}
 	}()
-	look(store)
+	use(store)
 }
 
 // WithoutKeys clears the environment variables that hold keys or base URLs.

@@ -54,8 +54,8 @@ func (s *Screen) Types(keys string) {
 	}
 }
 
-// Shows waits until a text appears after the output seen so far, and returns the output before it.
-func (s *Screen) Shows(text string) (before string) {
+// Expect waits until a text appears after the output seen so far, and returns the output before it.
+func (s *Screen) Expect(text string) (before string) {
 	s.t.Helper()
 	waiting.Until(s.t, text+" on the screen", func() (ok bool) {
 		before, _, ok = strings.Cut(s.shown.String()[s.seen:], text)

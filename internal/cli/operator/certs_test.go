@@ -121,8 +121,8 @@ func TestClusterCerts(t *testing.T) {
 			t.Errorf("handshake: %v, %v", client, server)
 		}
 	}
-	stranger := program.Certificates(t, t.TempDir())
-	if client, server := handshake(t, stranger, rotated); client == nil || server == nil {
+	foreign := program.Certificates(t, t.TempDir())
+	if client, server := handshake(t, foreign, rotated); client == nil || server == nil {
 		t.Errorf("a stranger: %v, %v", client, server)
 	}
 	if client, _ := handshake(t, program.Certificates(t, dir, "--name", "others"), before); client == nil {

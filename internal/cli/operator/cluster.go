@@ -106,7 +106,7 @@ func (cfg clusterConfig) status(ctx context.Context, out io.Writer) error {
 	}
 	w := newClusterWatch(bucket)
 	for end := time.Now().Add(window); ; {
-		if err := w.look(ctx); err != nil {
+		if err := w.poll(ctx); err != nil {
 			return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 		}
 		if w.all() || time.Now().After(end) {
@@ -170,7 +170,7 @@ func newClusterWatch(b storage.Bucket) *clusterWatch {
 	return &clusterWatch{bucket: b, beats: map[string]int64{}, seen: map[string]time.Time{}, counts: map[string]int{}}
 }
 
-func (w *clusterWatch) look(ctx context.Context) error {
+func (w *clusterWatch) poll(ctx context.Context) error {
 	view, err := actors.ReadCluster(ctx, w.bucket)
 	if err != nil {
 		return err

@@ -283,7 +283,7 @@ func TestClusterMistakes(t *testing.T) {
 	single := newPaper(t, alone)
 	dir := t.TempDir()
 	folder := clitest.EchoConfig(t, dir, clitest.DirBucket(dir))
-	nobody := clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))
+	refusing := clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))
 	empty := newPaper(t, nil)
 	for name, tt := range map[string]struct {
 		args []string
@@ -296,7 +296,7 @@ func TestClusterMistakes(t *testing.T) {
 		"alone":            {[]string{"drain", "01A", "--config", single.file}, []string{"serves the bucket alone", "stop it instead"}},
 		"a folder":         {[]string{"status", "--config", folder}, []string{"the bucket is a folder, which only one process can serve"}},
 		"drain a folder":   {[]string{"drain", "x", "--config", folder}, []string{"the bucket is a folder"}},
-		"bucket is away":   {[]string{"status", "--config", nobody}, []string{"check bucket.endpoint"}},
+		"bucket is away":   {[]string{"status", "--config", refusing}, []string{"check bucket.endpoint"}},
 		"no file":          {[]string{"status", "--config", filepath.Join(dir, "none.yaml")}, []string{"create it"}},
 		"an argument":      {[]string{"status", "x"}, []string{"parley cluster status takes no argument"}},
 		"unknown flag":     {[]string{"drain", "x", "--undoo"}, []string{"parley cluster drain --help lists the flags"}},

@@ -55,11 +55,11 @@ func TestRandomCorruption(t *testing.T) {
 		if err := os.CopyFS(c.dir, os.DirFS(age.dir)); err != nil {
 			t.Fatal(err)
 		}
-		c.what = c.corrupt(r)
+		c.desc = c.corrupt(r)
 		outcome := c.check(seed%8 == 0)
 		counts[outcome]++
 		counts[outcome+", "+age.name]++
-		t.Logf("seed %d: %s: %s: %s", seed, age.name, c.what, outcome)
+		t.Logf("seed %d: %s: %s: %s", seed, age.name, c.desc, outcome)
 		if err := os.RemoveAll(filepath.Dir(c.dir)); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func foldersOfAllAges(t *testing.T) (ages []folderAge) {
 	serve := func(sizes ...int) *clitest.Node {
 		n := program.StartDev(t, data)
 		for _, size := range sizes {
-			say(t, n, fmt.Sprintf("c%d", number), size)
+			send(t, n, fmt.Sprintf("c%d", number), size)
 			number++
 		}
 		return n
@@ -135,9 +135,9 @@ func foldersOfAllAges(t *testing.T) (ages []folderAge) {
 	return ages
 }
 
-// say sends a message with random pictures to a conversation and waits for the settlement. A size
+// send sends a message with random pictures to a conversation and waits for the settlement. A size
 // above 256 KiB is one picture, a smaller one is split into eight.
-func say(t *testing.T, n *clitest.Node, id string, size int) {
+func send(t *testing.T, n *clitest.Node, id string, size int) {
 	t.Helper()
 	args, pictures := []string{"send"}, 8
 	if size > 256<<10 {
@@ -213,13 +213,13 @@ type corruption struct {
 	t         *testing.T
 	seed      uint64
 	age       folderAge
-	dir, what string
+	dir, desc string
 }
 
 func (c *corruption) errorf(format string, args ...any) {
 	c.t.Helper()
 	c.t.Errorf("seed %d: %s: %s: %s; run it again with -corruptions 1 -corruptionseed %d",
-		c.seed, c.age.name, c.what, fmt.Sprintf(format, args...), c.seed)
+		c.seed, c.age.name, c.desc, fmt.Sprintf(format, args...), c.seed)
 }
 
 // corrupt changes a file of the store and returns a description.

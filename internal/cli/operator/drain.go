@@ -52,7 +52,7 @@ func (cfg clusterConfig) drain(ctx context.Context, name string, out io.Writer) 
 		return err
 	}
 	w := newClusterWatch(bucket)
-	if err := w.look(ctx); err != nil {
+	if err := w.poll(ctx); err != nil {
 		return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 	}
 	m, err := findMember(w.view, name)
@@ -117,8 +117,8 @@ func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, progress drainPrinter) error {
 	left, end := int64(-1), time.Now().Add(wait)
 	before := w.counts[id]
-	for looks := 1; ; looks++ {
-		if err := w.look(ctx); ctx.Err() != nil {
+	for polls := 1; ; polls++ {
+		if err := w.poll(ctx); ctx.Err() != nil {
 			return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("%s continues draining; \"parley cluster drain --undo %s\" cancels it", shown, id)}
 		} else if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 			}
 		}
 		switch {
-		case time.Now().Before(end), looks < 2: // a fresh heartbeat needs two reads
+		case time.Now().Before(end), polls < 2: // a fresh heartbeat needs two reads
 		case !fresh:
 			return fmt.Errorf("%s has no heartbeat after %v: if it has crashed, the others take over its conversations without a drain; see \"parley cluster status\"", shown, wait)
 		default:

@@ -31,7 +31,7 @@ func importTo(t *testing.T, data string, args ...string) (code int, out string) 
 	return code, out + errOut
 }
 
-func wantSaid(t *testing.T, code int, out string, want int, words ...string) {
+func wantOutput(t *testing.T, code int, out string, want int, words ...string) {
 	t.Helper()
 	if code != want {
 		t.Fatalf("exit %d, want %d\n%s", code, want, out)
@@ -57,28 +57,28 @@ func TestImportCurrentLine(t *testing.T) {
 	if err := os.WriteFile(picture, photo.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	say := func(n *clitest.Node, args ...string) {
+	send := func(n *clitest.Node, args ...string) {
 		t.Helper()
 		if code, out, errOut := program.Output(t, append([]string{"send", n.Base + "/a%20b"}, args...)...); code != 0 {
 			t.Fatalf("send: exit %d, %q, %q", code, out, errOut)
 		}
 	}
-	say(old, "time") // with a tool
-	say(old, "--attach", picture, "look")
+	send(old, "time") // with a tool
+	send(old, "--attach", picture, "look")
 	from := old.Base + "/a%20b"
 	code, out := importTo(t, data, "--agent", "echo", from)
-	wantSaid(t, code, out, 0, "imported: 4 messages, 1 attachments, 2 settlements")
+	wantOutput(t, code, out, 0, "imported: 4 messages, 1 attachments, 2 settlements")
 	code, out = importTo(t, data, "--agent", "echo", from)
-	wantSaid(t, code, out, 0, "already stored")
-	say(old, "hello")
+	wantOutput(t, code, out, 0, "already stored")
+	send(old, "hello")
 	code, out = importTo(t, data, "--agent", "echo", from, from)
-	wantSaid(t, code, out, 0, "continued: 6 messages", "already stored")
+	wantOutput(t, code, out, 0, "continued: 6 messages", "already stored")
 	if code, out, errOut := program.Output(t, "log", "verify", "--data", data); code != 0 || !strings.Contains(out, "1 conversation") {
 		t.Errorf("verify: exit %d, %s%s", code, out, errOut)
 	}
 	// The server has this agent, so the conversation is listed and can continue.
 	code, out = importTo(t, data, "--agent", "assistant", from)
-	wantSaid(t, code, out, 1, `has no agent "assistant"`)
+	wantOutput(t, code, out, 1, `has no agent "assistant"`)
 	if code, out, errOut := program.Output(t, "import", "flue", "--data", data, from); code != 0 {
 		t.Fatalf("exit %d, %s%s", code, out, errOut)
 	}
@@ -95,7 +95,7 @@ func TestImportCurrentLine(t *testing.T) {
 			}
 		}
 	}
-	say(here, "and on")
+	send(here, "and on")
 	if got := clitest.History(t, here.URL(t, "a%20b")); len(got.Messages) != 8 || len(got.Settlements) != 4 {
 		t.Errorf("%d messages, %d settlements after another", len(got.Messages), len(got.Settlements))
 	}
@@ -103,9 +103,9 @@ func TestImportCurrentLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The conversation has continued here, so the import must not overwrite it.
-	say(old, "elsewhere")
+	send(old, "elsewhere")
 	code, out, errOut := program.Output(t, "import", "flue", "--data", data, from)
-	wantSaid(t, code, out+errOut, 1, "not imported", "this one has continued here")
+	wantOutput(t, code, out+errOut, 1, "not imported", "this one has continued here")
 }
 
 func wantFile(t *testing.T, url string, want []byte) {
@@ -174,9 +174,9 @@ func TestImportBetaLine(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
 	code, out := importTo(t, data, "--token-env", "OLD_TOKEN", base+"7")
-	wantSaid(t, code, out, 0, "imported: 3 messages, 0 attachments, 2 settlements")
+	wantOutput(t, code, out, 0, "imported: 3 messages, 0 attachments, 2 settlements")
 	code, out = importTo(t, data, "--token-env", "OLD_TOKEN", base+"7")
-	wantSaid(t, code, out, 0, "already stored")
+	wantOutput(t, code, out, 0, "already stored")
 	_, dump, _ := program.Output(t, "log", "dump", "--data", data, "--agent", "echo", "--id", "7")
 	for _, want := range []string{
 		`What is it?\n\n[An image (image/png) stood here.`, `"text":"Hm."`, `"text":"I look."`, `"output":{"n":2}`, `"text":"It is a tag."`,
@@ -194,13 +194,13 @@ func TestImportReportsFailures(t *testing.T) {
 	t.Setenv("OLD_TOKEN", "secret")
 	base, data := oldBeta(t), filepath.Join(t.TempDir(), "data")
 	code, out := importTo(t, data, "--token-env", "OLD_TOKEN", base+"busy", base+"run", base+"newer", base+"none", base+"gone", "x", base+"7", strings.Replace(base, "echo", "other", 1)+"7")
-	wantSaid(t, code, out, 1,
+	wantOutput(t, code, out, 1,
 		"submission sub_9 is not settled", "workflow run", "version 2, want 1", "has no message", "responded 404", "it is not a URL", "imported: 3 messages",
 		`has no agent "other"`, "7 of 8 conversations were not imported")
 	code, out = importTo(t, data, base+"7")
-	wantSaid(t, code, out, 1, "responded 401")
+	wantOutput(t, code, out, 1, "responded 401")
 	code, out, errOut := program.Output(t, "import", "flue", "--data", t.TempDir(), base+"7")
-	wantSaid(t, code, out+errOut, 1, "is not a data folder")
+	wantOutput(t, code, out+errOut, 1, "is not a data folder")
 }
 
 // An import that was interrupted after any batch is continued by the next one.
@@ -216,7 +216,7 @@ func TestImportResumes(t *testing.T) {
 		shown.Settlements = append(shown.Settlements, conversation.Settlement{SubmissionID: id, Outcome: conversation.OutcomeCompleted})
 	}
 	at := conversation.Address{Agent: "echo", ID: "1"}
-	groups, err := shown.Records(transfer.Life{Address: at, UID: "inst_1", At: 1})
+	groups, err := shown.Records(transfer.Incarnation{Address: at, UID: "inst_1", At: 1})
 	if err != nil || len(groups) < 4 {
 		t.Fatalf("%d groups, %v", len(groups), err)
 	}

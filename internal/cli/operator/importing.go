@@ -49,7 +49,7 @@ func (im *importing) conversation(ctx context.Context, raw string, at conversati
 	if err != nil {
 		return "", err
 	}
-	incarnation := transfer.Life{Address: at, UID: here.uid, At: here.at, Files: map[conversation.AttachmentID]conversation.Attachment{}}
+	incarnation := transfer.Incarnation{Address: at, UID: here.uid, At: here.at, Files: map[conversation.AttachmentID]conversation.Attachment{}}
 	for _, part := range shown.Attachments() {
 		if incarnation.Files[part.ID], err = im.attachment(ctx, raw, at, part); err != nil {
 			return "", fmt.Errorf("attachment %s: %w", part.ID, err)

@@ -218,11 +218,11 @@ func (cfg *logConfig) explain(at config.Bucket, err error) error {
 	var e *storage.Error
 	switch {
 	case errors.Is(err, inspect.ErrNoConversation):
-		what := "conversation " + cfg.conv
+		desc := "conversation " + cfg.conv
 		if cfg.conv == "" {
-			what = fmt.Sprintf("conversation %q of agent %q", cfg.id, cfg.agent)
+			desc = fmt.Sprintf("conversation %q of agent %q", cfg.id, cfg.agent)
 		}
-		return fmt.Errorf("%s has no %s; ids and agents are those in URLs and files", at.Place(), what)
+		return fmt.Errorf("%s has no %s; ids and agents are those in URLs and files", at.Place(), desc)
 	case errors.As(err, &e) && !errors.Is(err, storage.ErrNotFound) && at.Endpoint != "":
 		return at.Explain(err)
 	}
@@ -309,7 +309,7 @@ func (p *findingPrinter) offerTruncate(conv conversation.Key) {
 func repairs(s inspect.Summary, write bool) string {
 	switch {
 	case write:
-		return fmt.Sprintf(", %d repaired", s.Mended)
+		return fmt.Sprintf(", %d repaired", s.Repaired)
 	case s.Planned > 0:
 		return fmt.Sprintf(", %d to be repaired with --write", s.Planned)
 	}

@@ -232,17 +232,17 @@ func TestLogTruncate(t *testing.T) {
 	if code, out := cut(of...); code != exitRepairable || !strings.Contains(out, "lost batch") || !strings.Contains(out, "nothing was changed") {
 		t.Errorf("plan: exit %d\n%s", code, out)
 	}
-	aside := func(what string) {
+	run := func(desc string) {
 		t.Helper()
-		if code, out, errOut := program.Output(t, append([]string{"log", "quarantine", "--data", data, what}, of...)...); code != 0 {
-			t.Errorf("%s: exit %d\n%s%s", what, code, out, errOut)
+		if code, out, errOut := program.Output(t, append([]string{"log", "quarantine", "--data", data, desc}, of...)...); code != 0 {
+			t.Errorf("%s: exit %d\n%s%s", desc, code, out, errOut)
 		}
 	}
-	aside("--set")
+	run("--set")
 	if code, out := cut(append(of, "--write")...); code != 0 || !strings.Contains(out, "truncated and kept under") || !strings.Contains(out, "is released") {
 		t.Errorf("cut: exit %d\n%s", code, out)
 	}
-	aside("--set")
+	run("--set")
 	if code, out := cut(of...); code != 0 || !strings.Contains(out, "nothing to truncate") || !strings.Contains(out, "still quarantined") {
 		t.Errorf("once more: exit %d\n%s", code, out)
 	}
@@ -250,7 +250,7 @@ func TestLogTruncate(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "still quarantined") {
 		t.Errorf("repair of an intact log: exit %d\n%s%s", code, out, errOut)
 	}
-	aside("--release")
+	run("--release")
 	if code, out, errOut := program.Output(t, "log", "verify", "--data", data); code != 0 {
 		t.Errorf("verify: exit %d\n%s%s", code, out, errOut)
 	}

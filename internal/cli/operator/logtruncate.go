@@ -59,7 +59,7 @@ func (cfg *logConfig) truncate(ctx context.Context, out io.Writer) error {
 }
 
 // cut prints the loss as text; err is the error of the truncation.
-func (p *findingPrinter) cut(r *inspect.CutReport, err error) {
+func (p *findingPrinter) cut(r *inspect.TruncateReport, err error) {
 	var s strings.Builder
 	fmt.Fprintf(&s, "the log is readable up to batch %d\n  %s\n", r.Last, r.Reason)
 	for _, b := range r.Batches {

@@ -50,8 +50,8 @@ func outboxListCommand(p *cli.Program) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			return cfg.letters(cmd.Context(), false, func(_ context.Context, _ storage.Bucket, letters []storage.DeadLetter) error {
-				return cfg.list(out, letters)
+			return cfg.deadLetters(cmd.Context(), false, func(_ context.Context, _ storage.Bucket, deadLetters []storage.DeadLetter) error {
+				return cfg.list(out, deadLetters)
 			})
 		},
 	}
@@ -112,9 +112,9 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// letters calls use with the dead letters, those of one conversation if the flags name one. The bucket
+// deadLetters calls use with the dead letters, those of one conversation if the flags name one. The bucket
 // is open for writing if write is set.
-func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(context.Context, storage.Bucket, []storage.DeadLetter) error) error {
+func (cfg *outboxConfig) deadLetters(ctx context.Context, write bool, use func(context.Context, storage.Bucket, []storage.DeadLetter) error) error {
 	conv, err := cfg.key()
 	if err != nil {
 		return err
@@ -145,13 +145,13 @@ func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []stri
 	if cfg.all == (len(posts) > 0) {
 		return errors.New("name the posts that parley outbox list prints, or use --all")
 	}
-	return cfg.letters(ctx, true, func(ctx context.Context, b storage.Bucket, letters []storage.DeadLetter) error {
+	return cfg.deadLetters(ctx, true, func(ctx context.Context, b storage.Bucket, deadLetters []storage.DeadLetter) error {
 		for _, post := range posts {
-			if !slices.ContainsFunc(letters, func(l storage.DeadLetter) bool { return string(l.Post) == post }) {
+			if !slices.ContainsFunc(deadLetters, func(l storage.DeadLetter) bool { return string(l.Post) == post }) {
 				return fmt.Errorf("%.80q has no dead letter; parley outbox list prints all", post)
 			}
 		}
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			if !cfg.all && !slices.Contains(posts, string(l.Post)) {
 				continue
 			}
@@ -159,7 +159,7 @@ func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []stri
 				return fmt.Errorf("%s: %w", l.Post, err)
 			}
 		}
-		if len(letters) > 0 {
+		if len(deadLetters) > 0 {
 			return nil
 		}
 		_, err := fmt.Fprintln(out, cli.Count(0, "dead letter"))
@@ -167,9 +167,9 @@ func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []stri
 	})
 }
 
-func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error {
+func (cfg *outboxConfig) list(out io.Writer, deadLetters []storage.DeadLetter) error {
 	p := &findingPrinter{out: out, json: cfg.json}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		if p.json {
 			p.value(struct {
 				Conversation conversation.Key `json:"conversation"`
@@ -182,7 +182,7 @@ func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error
 			l.Post, cli.OneLine(l.Target, 100), l.At, cli.Count(int64(l.Attempts), "attempt"), l.Address.ID, l.Address.Agent, l.Seq, l.Submission, cli.OneLine(l.Reason, 200)))
 	}
 	if !p.json {
-		p.write(cli.Count(int64(len(letters)), "dead letter") + "\n")
+		p.write(cli.Count(int64(len(deadLetters)), "dead letter") + "\n")
 	}
 	return p.err
 }

@@ -61,13 +61,13 @@ func (r *receiver) takes() {
 
 // In JSON the key of a conversation has the same name everywhere.
 func TestConversationInJSON(t *testing.T) {
-	var letters, quarantine strings.Builder
+	var deadLetters, quarantine strings.Builder
 	cfg := &outboxConfig{logConfig: logConfig{json: true}}
-	if err := cfg.list(&letters, []storage.DeadLetter{{Conv: "c0ffee"}}); err != nil {
+	if err := cfg.list(&deadLetters, []storage.DeadLetter{{Conv: "c0ffee"}}); err != nil {
 		t.Fatal(err)
 	}
-	(&findingPrinter{out: &quarantine, json: true}).aside(storage.Quarantine{Conv: "c0ffee"})
-	for command, out := range map[string]string{"outbox list": letters.String(), "log quarantine": quarantine.String()} {
+	(&findingPrinter{out: &quarantine, json: true}).quarantined(storage.Quarantine{Conv: "c0ffee"})
+	for command, out := range map[string]string{"outbox list": deadLetters.String(), "log quarantine": quarantine.String()} {
 		if !strings.Contains(out, `"conversation":"c0ffee"`) || strings.Contains(out, `"conv"`) {
 			t.Errorf("%s --json: got %s, want the key as conversation", command, out)
 		}
@@ -130,22 +130,22 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	if out := run(0, "log", "verify"); !strings.Contains(out, "resend or drop it with parley outbox") {
 		t.Errorf("verify prints\n%s", out)
 	}
-	letters := clitest.Into[storage.DeadLetter](t, strings.SplitN(run(0, "outbox", "list", "--json", "--agent", "echo", "--id", "b/c"), "\n", 2)[0])
+	deadLetters := clitest.Into[storage.DeadLetter](t, strings.SplitN(run(0, "outbox", "list", "--json", "--agent", "echo", "--id", "b/c"), "\n", 2)[0])
 	server := "http://" + strings.Split(strings.TrimPrefix(n.Base, "http://"), "/")[0]
-	old := storage.DeadLetterKey(letters)
-	run(0, "outbox", "resend", "--server", server, string(letters.Post)) // It fails again and leaves another dead letter.
+	old := storage.DeadLetterKey(deadLetters)
+	run(0, "outbox", "resend", "--server", server, string(deadLetters.Post)) // It fails again and leaves another dead letter.
 	await(old)
 	r.takes()
-	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != "resent "+string(letters.Post)+"\n" {
+	if out := run(0, "outbox", "resend", "--server", server, string(deadLetters.Post)); out != "resent "+string(deadLetters.Post)+"\n" {
 		t.Errorf("resend prints %q", out)
 	}
 	waiting.For(t, r.came, "a post")
 	r.mu.Lock()
-	if len(r.got) != 1 || r.got[0] != string(letters.Post) {
-		t.Errorf("the receiver has %q, want %s", r.got, letters.Post)
+	if len(r.got) != 1 || r.got[0] != string(deadLetters.Post) {
+		t.Errorf("the receiver has %q, want %s", r.got, deadLetters.Post)
 	}
 	r.mu.Unlock()
-	if out := run(1, "outbox", "drop", string(letters.Post)); !strings.Contains(out, "has no dead letter") {
+	if out := run(1, "outbox", "drop", string(deadLetters.Post)); !strings.Contains(out, "has no dead letter") {
 		t.Errorf("drop of a resent post prints %q", out)
 	}
 	if out := run(0, "outbox", "drop", "--all") + run(0, "outbox", "drop", "--all"); !strings.HasPrefix(out, "dropped post_") || !strings.HasSuffix(out, "\n0 dead letters\n") || len(keys()) != 0 {

@@ -129,7 +129,7 @@ func listQuarantine(ctx context.Context, b storage.Bucket, only conversation.Key
 			return err
 		}
 		n++
-		p.aside(a)
+		p.quarantined(a)
 	}
 	if !p.json {
 		p.write(fmt.Sprintf("%s quarantined\n", cli.Count(n, "conversation")))
@@ -137,7 +137,7 @@ func listQuarantine(ctx context.Context, b storage.Bucket, only conversation.Key
 	return nil
 }
 
-func (p *findingPrinter) aside(a storage.Quarantine) {
+func (p *findingPrinter) quarantined(a storage.Quarantine) {
 	if p.json {
 		p.value(struct {
 			Conversation conversation.Key `json:"conversation"`

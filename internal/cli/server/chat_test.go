@@ -16,52 +16,52 @@ import (
 func TestChatAtATerminal(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	s := program.AtTerminal(t, 80, "chat", n.Base+"/ada")
-	s.Shows("> ")
+	s.Expect("> ")
 	s.Types("hallo\x7f\x7f\x7f\x7fello\r") // retypes the end of the line
-	s.Shows("hello (1 word)")
-	s.Shows("> ")
+	s.Expect("hello (1 word)")
+	s.Expect("> ")
 	s.Types("\x1b[A\x1b[A\r") // the last message, from the history
-	s.Shows("hello (1 word)")
-	s.Shows("> ")
+	s.Expect("hello (1 word)")
+	s.Expect("> ")
 	s.Types("say: \x1b[200~one\r\ntwo\nthree\x1b[201~ and\x1b\rfour\r")
-	s.Shows("[paste 1, 3 lines] and␤four")
-	s.Shows("say: one\r\ntwo\r\nthree and\r\nfour (6 words)")
-	s.Shows("> ")
+	s.Expect("[paste 1, 3 lines] and␤four")
+	s.Expect("say: one\r\ntwo\r\nthree and\r\nfour (6 words)")
+	s.Expect("> ")
 	s.Types("think\r")
-	s.Shows("\x1b[2m")
-	s.Shows("\x1b[0m")
-	s.Shows("> ")
+	s.Expect("\x1b[2m")
+	s.Expect("\x1b[0m")
+	s.Expect("> ")
 	s.Types("time\r")
-	s.Shows("tool time {} → ")
-	s.Shows("> ")
+	s.Expect("tool time {} → ")
+	s.Expect("> ")
 	s.Types("long 10000\r")
-	s.Shows("1 2 3 ")
+	s.Expect("1 2 3 ")
 	s.Types("\x03")
-	s.Shows("aborting; Ctrl-C again leaves")
-	s.Shows("[The submission was aborted.]")
-	if more := s.Shows("> "); strings.Contains(more, "[aborted]") {
+	s.Expect("aborting; Ctrl-C again leaves")
+	s.Expect("[The submission was aborted.]")
+	if more := s.Expect("> "); strings.Contains(more, "[aborted]") {
 		t.Errorf("the end is printed twice: %q", more)
 	}
 	s.Types("\x04")
 	s.Ends()
 
 	s = program.With("NO_COLOR=1").AtTerminal(t, 40, "chat", n.Base+"/ada")
-	s.Shows("user: hello")
-	s.Shows("user: long 10000")
-	if before := s.Shows("> "); strings.Contains(before, "[completed]") || strings.Contains(before, "[aborted]") {
+	s.Expect("user: hello")
+	s.Expect("user: long 10000")
+	if before := s.Expect("> "); strings.Contains(before, "[completed]") || strings.Contains(before, "[aborted]") {
 		t.Errorf("the printed history ends with %q", before)
 	}
 	s.Types("think\r")
-	if dimmed := s.Shows("thinking: "); strings.Contains(dimmed, "\x1b[2m") {
+	if dimmed := s.Expect("thinking: "); strings.Contains(dimmed, "\x1b[2m") {
 		t.Errorf("with NO_COLOR it shows %q", dimmed)
 	}
-	s.Shows("> ")
+	s.Expect("> ")
 	s.Types("long 10000\r")
-	s.Shows("1 2 3 ")
+	s.Expect("1 2 3 ")
 	s.Types("\x03")
-	s.Shows("aborting")
+	s.Expect("aborting")
 	s.Types("\x03\x04") // if the abort was faster, the first key finds a prompt and the second one leaves
-	if shown := s.Shows("\x1b[?2004l"); !strings.Contains(shown, "aborted") && !strings.Contains(shown, "the message continues at the server") {
+	if shown := s.Expect("\x1b[?2004l"); !strings.Contains(shown, "aborted") && !strings.Contains(shown, "the message continues at the server") {
 		t.Errorf("leaving shows %q", shown)
 	}
 }
@@ -84,7 +84,7 @@ func TestChatInterruptsSilentServer(t *testing.T) {
 			defer close(over)
 			s := program.AtTerminal(t, 80, "chat", server.URL+"/x")
 			if silent == http.MethodPost {
-				s.Shows("> ")
+				s.Expect("> ")
 				s.Types("hello\r")
 			}
 			select {
@@ -93,7 +93,7 @@ func TestChatInterruptsSilentServer(t *testing.T) {
 				t.Fatal("it asks for nothing")
 			}
 			s.Types("\x03")
-			s.Shows(want)
+			s.Expect(want)
 		})
 	}
 }
@@ -103,13 +103,13 @@ func TestChatInThisProcess(t *testing.T) {
 	clitest.Write(t, "agent.yaml", "model: demo/parrot\n")
 	for _, want := range []string{"", "user: hello"} {
 		s := program.AtTerminal(t, 80, "chat", "agent.yaml", "--data", "kept", "--id", "c")
-		s.Shows("agent, model demo/parrot; this is conversation c")
-		if shown := s.Shows("> "); !strings.Contains(shown, want) {
+		s.Expect("agent, model demo/parrot; this is conversation c")
+		if shown := s.Expect("> "); !strings.Contains(shown, want) {
 			t.Errorf("begins with %q, want %q", shown, want)
 		}
 		s.Types("hello\r")
-		s.Shows("hello (1 word)")
-		s.Shows("> ")
+		s.Expect("hello (1 word)")
+		s.Expect("> ")
 		s.Types("\x03")
 		s.Ends()
 	}

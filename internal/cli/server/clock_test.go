@@ -43,19 +43,19 @@ func TestServeWithAWrongClock(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
 		defer stop()
 		var mu sync.Mutex
-		var said bytes.Buffer
+		var output bytes.Buffer
 		code := program.Run(ctx, []string{"serve", "--config", file}, &bytes.Buffer{}, clitest.WriterFunc(func(p []byte) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			said.Write(p)
-			if !tt.refuse && strings.Contains(said.String(), tt.want) {
+			output.Write(p)
+			if !tt.refuse && strings.Contains(output.String(), tt.want) {
 				stop()
 			}
 			return len(p), nil
 		}))
 		mu.Lock()
-		if !strings.Contains(said.String(), tt.want) || tt.refuse && (code != 1 || !strings.Contains(said.String(), "synchronize")) {
-			t.Errorf("%s: exit %d, %s; want %q", name, code, said.String(), tt.want)
+		if !strings.Contains(output.String(), tt.want) || tt.refuse && (code != 1 || !strings.Contains(output.String(), "synchronize")) {
+			t.Errorf("%s: exit %d, %s; want %q", name, code, output.String(), tt.want)
 		}
 		mu.Unlock()
 	}

@@ -30,7 +30,7 @@ func loopbackAt(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0,
 func TestConsoleIsServedWhere(t *testing.T) {
 	open := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 80}
 	own := cli.Program{Mounts: map[string]http.Handler{"/": http.NotFoundHandler()}}
-	beside := cli.Program{Mounts: map[string]http.Handler{"/hooks/": http.NotFoundHandler()}}
+	mounted := cli.Program{Mounts: map[string]http.Handler{"/hooks/": http.NotFoundHandler()}}
 	for _, tt := range []struct {
 		name    string
 		at      net.Addr
@@ -45,7 +45,7 @@ func TestConsoleIsServedWhere(t *testing.T) {
 		{"serve", loopbackAt(80), false, false, &cli.Program{}, 418, 418},
 		{"serve that is told", loopbackAt(80), false, true, &cli.Program{}, 200, 200},
 		{"a program with a page", loopbackAt(80), true, false, &own, 404, 200},
-		{"a program with hooks", loopbackAt(80), true, false, &beside, 200, 200},
+		{"a program with hooks", loopbackAt(80), true, false, &mounted, 200, 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conf := &config.Server{Console: tt.on}
@@ -174,10 +174,10 @@ func TestConsoleShowsMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := func(what string, is func(console.Server) bool) console.Server {
+	until := func(desc string, is func(console.Server) bool) console.Server {
 		t.Helper()
 		var s console.Server
-		eventually(t, what, func() bool {
+		eventually(t, desc, func() bool {
 			resp, err := http.Get(base.Scheme + "://" + base.Host + console.Prefix + "api/server")
 			if err != nil {
 				t.Fatal(err)

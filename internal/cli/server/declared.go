@@ -207,7 +207,7 @@ func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
 		if kind := in.Omit(m); kind != "" {
 			return d.omit(ctx, kind)
 		}
-		name, id := m.Speaker()
+		name, id := m.Sender()
 		s.text = d.spoken(name, id, m.Text)
 		s.instance, _ = slack.InstanceID(m.Ref(in.TeamID)) // no conversation without an instance
 	}
@@ -227,7 +227,7 @@ func (d *declaration) messenger(ctx context.Context, in messenger.Incoming) (any
 		}
 		s.text = m.Text
 		if d.shared() || strings.HasSuffix(m.Chat.Type, "group") {
-			name, id := m.Speaker()
+			name, id := m.Sender()
 			s.text = d.spoken(name, id, m.Text)
 		}
 		s.instance, _ = messenger.InstanceID(m.Ref()) // no conversation without an instance

@@ -109,7 +109,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	defer listener.Close()
-	lines := besideEvents(conf, out, errOut)
+	lines := bannerOutput(conf, out, errOut)
 	how := manner{program: cfg.program, registry: reg, dev: true, out: out, outcomes: cfg.outcomes(lines), secrets: hidden}
 	n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
 	if err != nil {

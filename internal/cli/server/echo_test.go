@@ -60,11 +60,11 @@ agents:
 			}
 		}
 	}
-	said, err := os.ReadFile(events)
-	if err != nil || len(said) == 0 {
-		t.Fatalf("events: %s, %v", said, err)
+	output, err := os.ReadFile(events)
+	if err != nil || len(output) == 0 {
+		t.Fatalf("events: %s, %v", output, err)
 	}
-	written["events"] = string(said)
+	written["events"] = string(output)
 	for where, text := range written {
 		if strings.Contains(text, key) {
 			t.Errorf("%s has the key: %s", where, text)

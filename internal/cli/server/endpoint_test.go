@@ -40,7 +40,7 @@ func testServeOverServer(t *testing.T, server *s3server.Server) {
 	n := serve()
 	at := n.URL(t, "a%2Fb")
 	picture := clitest.Photo(2 << 20)
-	looked := shown(t, at, picture)
+	sub := sendPicture(t, at, picture)
 	counting := clitest.Admitted(t, at, "k1", "long 60")
 	words := clitest.NewReader(t, counting.Offset)
 	words.Until(at, counting.Offset, func(conversation.Chunk) bool { return strings.Contains(words.Text.String(), " 12") })
@@ -71,7 +71,7 @@ func testServeOverServer(t *testing.T, server *s3server.Server) {
 		t.Errorf("history over a stop (-before +after):\n%s", d)
 	}
 	for id, want := range map[conversation.SubmissionID]conversation.Outcome{
-		looked: conversation.OutcomeCompleted, counting.SubmissionID: conversation.OutcomeCompleted, endless.SubmissionID: conversation.OutcomeAborted,
+		sub: conversation.OutcomeCompleted, counting.SubmissionID: conversation.OutcomeCompleted, endless.SubmissionID: conversation.OutcomeAborted,
 	} {
 		if got := clitest.Settlements(after, id); !slices.Equal(got, []conversation.Outcome{want}) {
 			t.Errorf("submission %s is %v, want %s once", id, got, want)
@@ -82,8 +82,8 @@ func testServeOverServer(t *testing.T, server *s3server.Server) {
 	}
 }
 
-// shown sends an image and waits for the reply.
-func shown(t *testing.T, at *url.URL, picture []byte) conversation.SubmissionID {
+// sendPicture sends an image and waits for the reply.
+func sendPicture(t *testing.T, at *url.URL, picture []byte) conversation.SubmissionID {
 	t.Helper()
 	c, err := client.New(at.String(), nil)
 	if err != nil {

@@ -168,8 +168,8 @@ func TestEventsOnStandardOutput(t *testing.T) {
 				t.Fatalf("%s: no URL", name)
 			}
 		}
-		if code, _, said := program.Output(t, "send", url+"/a", "hello"); code != 0 {
-			t.Errorf("%s: send: exit %d, %s", name, code, said)
+		if code, _, output := program.Output(t, "send", url+"/a", "hello"); code != 0 {
+			t.Errorf("%s: send: exit %d, %s", name, code, output)
 		}
 		cancel()
 		if code := <-done; code != 0 {
@@ -233,8 +233,8 @@ func TestLateDatabase(t *testing.T) {
 	}
 	name := opts.Database
 	for _, gone := range [][]string{{"TABLE " + name + ".parley_migrations", "VIEW " + name + ".events", "TABLE " + name + ".events_raw"}, {"DATABASE " + name}} {
-		for _, what := range gone {
-			server.Ask(t, "DROP "+what+" SYNC")
+		for _, desc := range gone {
+			server.Ask(t, "DROP "+desc+" SYNC")
 		}
 		if err := late.Write(t.Context(), clitest.Events(t)); !errors.Is(err, clickhouse.ErrNoSchema) {
 			t.Errorf("without %s: %v, want %v", gone, err, clickhouse.ErrNoSchema)

@@ -50,14 +50,14 @@ func TestOutcomeLines(t *testing.T) {
 func TestDevShowsOutcomes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer cancel()
-	var said waiting.Log
+	var output waiting.Log
 	var sent sync.WaitGroup
 	shown := make(chan struct{})
 	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/agents/assistant`)
 	out := clitest.WriterFunc(func(b []byte) (int, error) {
 		switch {
 		case strings.Contains(string(b), "Press Ctrl-C to stop."):
-			at := url.FindString(said.String())
+			at := url.FindString(output.String())
 			sent.Go(func() {
 				defer cancel() // The server must stay up until send has read the settlement.
 				if code, out, errOut := program.Output(t, "send", at+"/ada", "hello"); code != 0 {
@@ -72,14 +72,14 @@ func TestDevShowsOutcomes(t *testing.T) {
 		case strings.Contains(string(b), "  assistant/ada  completed in "):
 			defer close(shown)
 		}
-		return said.Write(b)
+		return output.Write(b)
 	})
 	var errOut waiting.Log
 	if code := program.Run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, out, &errOut); code != 0 {
 		t.Errorf("exit %d, %s", code, errOut.String())
 	}
 	sent.Wait()
-	if line := said.With("assistant/ada", "tokens in"); line == "" {
-		t.Errorf("printed\n%s", said.String())
+	if line := output.With("assistant/ada", "tokens in"); line == "" {
+		t.Errorf("printed\n%s", output.String())
 	}
 }

@@ -87,7 +87,7 @@ func TestBudgetEndsWithItsNode(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	for _, configured := range []int64{0, 1 << 41, 0} {
-		budget, forget := newBudget(configured, container, log)
+		budget, reset := newBudget(configured, container, log)
 		want := max(configured, 1<<40)
 		if got := budget.Limit(); got != want/2 {
 			t.Errorf("%d configured: a budget of %d, want %d", configured, got, want/2)
@@ -95,7 +95,7 @@ func TestBudgetEndsWithItsNode(t *testing.T) {
 		if got := debug.SetMemoryLimit(-1); got != heapLimit(want) {
 			t.Errorf("%d configured: the collector knows %d, want %d", configured, got, heapLimit(want))
 		}
-		forget()
+		reset()
 	}
 	n, err := newBackend(t.Context(), nodeConfig{memory: true, memoryBytes: 1 << 40, log: log})
 	if err != nil {

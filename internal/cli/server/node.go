@@ -79,14 +79,14 @@ type backend struct {
 	data, spool *local.Room
 	// endPosts closes the connections to targets of posts.
 	endPosts func()
-	// forget removes the collector limit that the memory budget has set.
-	forget func()
+	// reset removes the collector limit that the memory budget has set.
+	reset func()
 }
 
 // newBackend opens the bucket and builds the node. It sends no request to an endpoint yet.
 func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
-	budget, forget := newBudget(cfg.memoryBytes, os.DirFS("/"), cfg.log)
-	b := &backend{at: cfg.bucket, log: cfg.log, forget: forget, endPosts: func() {}}
+	budget, reset := newBudget(cfg.memoryBytes, os.DirFS("/"), cfg.log)
+	b := &backend{at: cfg.bucket, log: cfg.log, reset: reset, endPosts: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -94,7 +94,7 @@ func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 	}()
 	opts := &actors.Options{
 		Memory: budget,
-		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, VendorWords: cfg.events.dev || cfg.edge.Dev, Address: cfg.listen, Version: cli.SoftwareVersion(),
+		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, VendorMessages: cfg.events.dev || cfg.edge.Dev, Address: cfg.listen, Version: cli.SoftwareVersion(),
 		SegmentBatches: cfg.segmentBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
 		IdleBytes: cfg.idleBytes, EventStreams: cfg.edge.Beta != nil || cfg.edge.Runs != nil,
 	}
@@ -185,9 +185,9 @@ func isFile(name string) bool {
 
 // run serves the conversations until ctx ends.
 func (b *backend) run(ctx context.Context) error {
-	beside, end := context.WithCancel(ctx)
+	background, end := context.WithCancel(ctx)
 	var preparing sync.WaitGroup
-	preparing.Go(func() { b.events.run(beside) })
+	preparing.Go(func() { b.events.run(background) })
 	err := b.runtime.Run(ctx)
 	end()
 	preparing.Wait()
@@ -208,7 +208,7 @@ func (b *backend) run(ctx context.Context) error {
 
 // close releases the resources of the node, which must not run any more.
 func (b *backend) close() error {
-	defer b.forget()
+	defer b.reset()
 	defer b.endPosts()
 	err := b.events.close()
 	if b.readers != nil {

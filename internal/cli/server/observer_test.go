@@ -244,8 +244,8 @@ func TestReplacedNodeNamesRemedy(t *testing.T) {
 	_ = nodes[0].Cmd.Process.Signal(syscall.SIGSTOP) // It may have been replaced already.
 	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer stop()
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
 	for alone := false; !alone; {
 		v, err := actors.ReadCluster(ctx, e.Bucket)
 		if err != nil {
@@ -253,7 +253,7 @@ func TestReplacedNodeNamesRemedy(t *testing.T) {
 		}
 		if alone = len(v.Members) == 1; !alone {
 			select {
-			case <-look.C:
+			case <-poll.C:
 			case <-ctx.Done():
 				t.Fatal("the other node does not notice")
 			}

@@ -21,7 +21,7 @@ import (
 // extended adds the handlers and the middleware of the program before a node's handler.
 func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Handler {
 	if len(p.Mounts) > 0 {
-		next = beside(mounts, next)
+		next = serveMounts(mounts, next)
 	}
 	for i, wrap := range slices.Backward(p.Middleware) {
 		next = wrapped(fmt.Sprintf("Middleware[%d] of the program", i), wrap, next)
@@ -31,14 +31,14 @@ func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Han
 
 // wrapped applies a middleware of the program. If the middleware cannot be created, every request
 // fails, because it may authenticate callers.
-func wrapped(what string, wrap func(http.Handler) http.Handler, next http.Handler) http.Handler {
-	h, err := contain.Do(what, func() (http.Handler, error) { return wrap(next), nil })
+func wrapped(desc string, wrap func(http.Handler) http.Handler, next http.Handler) http.Handler {
+	h, err := contain.Do(desc, func() (http.Handler, error) { return wrap(next), nil })
 	if err != nil || h == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			failed(w, r, fmt.Errorf("%s made no handler: %w", what, err))
+			failed(w, r, fmt.Errorf("%s made no handler: %w", desc, err))
 		})
 	}
-	return contained(what, h)
+	return contained(desc, h)
 }
 
 // muxOf returns a mux with the handlers of a program.
@@ -50,9 +50,9 @@ func muxOf(mounts map[string]http.Handler) *http.ServeMux {
 	return mux
 }
 
-// beside serves the patterns of mounts, and all other paths with next. next gets the original path,
+// serveMounts serves the patterns of mounts, and all other paths with next. next gets the original path,
 // which a ServeMux would clean.
-func beside(mounts *http.ServeMux, next http.Handler) http.Handler {
+func serveMounts(mounts *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mounts.Handler(r); pattern != "" {
 			mounts.ServeHTTP(w, r)
@@ -152,15 +152,15 @@ func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at n
 // containedHandler is a handler of the program whose panic fails only its own request. The client gets
 // a 500, or a broken connection if the response has begun.
 type containedHandler struct {
-	what string
+	desc string
 	next http.Handler
 }
 
-func contained(what string, h http.Handler) http.Handler { return &containedHandler{what, h} }
+func contained(desc string, h http.Handler) http.Handler { return &containedHandler{desc, h} }
 
 // ServeHTTP implements [http.Handler].
 func (h *containedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sent, err := contain.Handle(h.what, w, func(w http.ResponseWriter) error { h.next.ServeHTTP(w, r); return nil })
+	sent, err := contain.Handle(h.desc, w, func(w http.ResponseWriter) error { h.next.ServeHTTP(w, r); return nil })
 	switch {
 	case err == nil:
 	case sent:

@@ -49,8 +49,8 @@ func (m *mine) crashes(t *testing.T, cmd *exec.Cmd, store storage.Bucket) bool {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
 	for late := time.After(clitest.Timeout); ; {
 		select {
 		case m.victim <- cmd.Process:
@@ -61,7 +61,7 @@ func (m *mine) crashes(t *testing.T, cmd *exec.Cmd, store storage.Bucket) bool {
 		case <-late:
 			_ = cmd.Process.Kill()
 			t.Fatal("a start has neither opened the conversation nor quarantined it")
-		case <-look.C:
+		case <-poll.C:
 			if keys, err := storage.ListQuarantine(t.Context(), store); err != nil || len(keys) == 0 {
 				continue
 			}
@@ -119,22 +119,22 @@ func TestOpeningEndsTheProcess(t *testing.T) {
 			t.Errorf("%s of a quarantined conversation: status %d", name, resp.StatusCode)
 		}
 	}
-	aside := func(want string, args ...string) {
+	run := func(want string, args ...string) {
 		t.Helper()
 		code, out, errOut := program.Output(t, append([]string{"log", "quarantine", "--config", file}, args...)...)
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("log quarantine %v: exit %d\n%s%s", args, code, out, errOut)
 		}
 	}
-	aside(`"sick" of agent "echo"`)
-	aside("after 3 failures")
-	aside(`"failures":3`, "--json")
+	run(`"sick" of agent "echo"`)
+	run("after 3 failures")
+	run(`"failures":3`, "--json")
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.Logs)
 	}
 	bucket.armed.Store(false)
-	aside("is released", "--release", "--agent", "echo", "--id", "sick")
-	aside("0 conversations quarantined")
+	run("is released", "--release", "--agent", "echo", "--id", "sick")
+	run("0 conversations quarantined")
 	if code, _, errOut := program.Output(t, "log", "quarantine", "--config", file, "--release", "--conv", string(sick.Key())); code == 0 || !strings.Contains(errOut, "is not quarantined") {
 		t.Errorf("put back once more: exit %d, %s", code, errOut)
 	}
@@ -143,6 +143,6 @@ func TestOpeningEndsTheProcess(t *testing.T) {
 	}
 	n = program.Start(t, "serve", "--quiet", "--config", file)
 	clitest.NewReader(t, lost.Offset).Until(n.URL(t, "sick"), lost.Offset, clitest.Settled(lost.SubmissionID))
-	aside("is quarantined", "--set", "--agent", "echo", "--id", "fine")
-	aside("quarantined by an operator")
+	run("is quarantined", "--set", "--agent", "echo", "--id", "fine")
+	run("quarantined by an operator")
 }

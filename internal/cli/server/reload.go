@@ -66,7 +66,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	var webhooks atomic.Pointer[[]string]
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
 		how := manner{
-			program: cfg.program, dev: true, out: out, outcomes: cfg.outcomes(besideEvents(conf, out, errOut)), secrets: hidden,
+			program: cfg.program, dev: true, out: out, outcomes: cfg.outcomes(bannerOutput(conf, out, errOut)), secrets: hidden,
 			file: cfg.file, refused: func() error { return hidden.Hidden(r.why()) },
 		}
 		g, err := startConfigured(ctx, conf, listener.Addr(), how, log)
@@ -89,7 +89,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 			return nil
 		}
 		more := append(slices.Clone(*webhooks.Load()), newPage(conf, listener.Addr(), manner{program: cfg.program, dev: true}).invitation(listener.Addr())...)
-		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet, more...)
+		serveBanner(bannerOutput(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet, more...)
 		listener.server.Handler = &r.serving
 		return listener.server.Serve(ctx, listener)
 	})

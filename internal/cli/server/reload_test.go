@@ -138,7 +138,7 @@ func TestReloadIsRefused(t *testing.T) {
 		name    string
 		conf    *config.Server
 		failure error
-		said    string
+		output  string
 	}{
 		{"bad file", nil, errors.New("parley.yaml:3: agents.echo.model: unknown provider"), "parley.yaml:3"},
 		{"other address", elsewhere, nil, "listen is now 127.0.0.1:2, was 127.0.0.1:1: that needs a restart"},
@@ -154,7 +154,7 @@ func TestReloadIsRefused(t *testing.T) {
 				if got := w.get(); got.Body.String() != "first" {
 					t.Errorf("%d %s", got.Code, got.Body)
 				}
-				if w.logs.With("level=ERROR", "configuration rejected, keeping the previous one", tt.said) == "" {
+				if w.logs.With("level=ERROR", "configuration rejected, keeping the previous one", tt.output) == "" {
 					t.Errorf("logged %s", w.logs.String())
 				}
 				// Events about other files of the folder must be ignored.
@@ -282,9 +282,9 @@ func TestSwapKeepsRequests(t *testing.T) {
 }
 
 // eventually polls until done returns true.
-func eventually(t *testing.T, what string, done func() bool) {
+func eventually(t *testing.T, desc string, done func() bool) {
 	t.Helper()
-	waiting.Until(t, what, done)
+	waiting.Until(t, desc, done)
 }
 
 // status sends a GET and returns the status and the error type.

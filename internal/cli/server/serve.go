@@ -201,7 +201,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return serveNode(ctx, n, observed.measured(guarded(page, n.handler)), listener, func() {
 			more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
 			more = append(more, clusterLines(conf, n.runtime.Status(), observed.address())...)
-			serveBanner(cfg.started(besideEvents(conf, out, errOut), hidden), "parley serve: "+source, conf, listener.Addr(), cfg.quiet, more...)
+			serveBanner(cfg.started(bannerOutput(conf, out, errOut), hidden), "parley serve: "+source, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
 	return explainCluster(conf, err)
@@ -228,8 +228,8 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// besideEvents returns the stream for the banner, which must not be the stream of events.
-func besideEvents(conf *config.Server, out, errOut io.Writer) io.Writer {
+// bannerOutput returns the stream for the banner, which must not be the stream of events.
+func bannerOutput(conf *config.Server, out, errOut io.Writer) io.Writer {
 	if conf.Events.Stdout {
 		return errOut
 	}

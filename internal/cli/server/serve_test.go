@@ -185,10 +185,10 @@ func TestServeExplainsTheBucket(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.Listener.Addr().String()
 	}
-	stranger := clitest.NewStore(t)
-	foreign := httptest.NewServer(s3front.New(stranger))
+	otherStore := clitest.NewStore(t)
+	foreign := httptest.NewServer(s3front.New(otherStore))
 	t.Cleanup(foreign.Close)
-	if err := stranger.Put(t.Context(), "somebody-elses", storage.Bytes([]byte("x"))); err != nil {
+	if err := otherStore.Put(t.Context(), "somebody-elses", storage.Bytes([]byte("x"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -33,7 +33,7 @@ func newCache() *cache { return &cache{turn: make(chan struct{}, 1)} }
 
 // get returns the credentials of a key: the cached ones, or those that load returns.
 func (c *cache) get(ctx context.Context, key string, load func(context.Context) (Credentials, error)) (Credentials, error) {
-	held, good, due, before := c.look(key)
+	held, good, due, before := c.lookup(key)
 	if good && !due {
 		return held, nil
 	}
@@ -51,7 +51,7 @@ func (c *cache) get(ctx context.Context, key string, load func(context.Context) 
 		}
 	}
 	defer func() { <-c.turn }()
-	held, good, due, now := c.look(key)
+	held, good, due, now := c.lookup(key)
 	if good && !due {
 		return held, nil
 	}
@@ -65,9 +65,9 @@ func (c *cache) get(ctx context.Context, key string, load func(context.Context) 
 	return c.answer(key, loaded, err)
 }
 
-// look returns the cached credentials of a key, whether they are valid, whether a refresh is due, and
+// lookup returns the cached credentials of a key, whether they are valid, whether a refresh is due, and
 // the number of requests so far.
-func (c *cache) look(key string) (held Credentials, good, due bool, asked int) {
+func (c *cache) lookup(key string) (held Credentials, good, due bool, asked int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.key != key {

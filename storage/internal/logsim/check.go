@@ -145,16 +145,16 @@ func (w *world) finish(ctx context.Context) {
 		p.batches(ctx, "when it is compacted", storage.Start(), nil)
 		p.offsets(ctx, log)
 	}
-	for _, said := range w.said {
-		if said.at.Seq >= int64(len(log)) {
+	for _, folds := range w.folds {
+		if folds.at.Seq >= int64(len(log)) {
 			continue
 		}
 		f := emptyFold()
-		for _, b := range log[:said.at.Seq+1] {
+		for _, b := range log[:folds.at.Seq+1] {
 			f = f.with(b)
 		}
-		if f.at != said.at || f.sum != said.sum || f.writers != said.writers || !slices.Equal(f.claims, said.claims) {
-			p.trace.Violate(p.name, "checkpoint at %d is of another log", said.at.Seq)
+		if f.at != folds.at || f.sum != folds.sum || f.writers != folds.writers || !slices.Equal(f.claims, folds.claims) {
+			p.trace.Violate(p.name, "checkpoint at %d is of another log", folds.at.Seq)
 		}
 	}
 }

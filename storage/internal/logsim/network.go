@@ -122,9 +122,9 @@ func (n *network) deleted(key string) {
 // staleBucket hides new objects from some pages, like an inconsistent LIST.
 type staleBucket struct {
 	storage.Bucket
-	net   *network
-	who   string
-	lists schedule.Counter[storage.ListQuery]
+	net    *network
+	sender string
+	lists  schedule.Counter[storage.ListQuery]
 }
 
 // Unwrap returns the underlying bucket.
@@ -133,7 +133,7 @@ func (b *staleBucket) Unwrap() storage.Bucket { return b.Bucket }
 // List implements storage.Bucket.
 func (b *staleBucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	page, err := b.Bucket.List(ctx, q)
-	d := schedule.DiceOf(b.net.seed, b.lists.Next(q), "stale", b.who, q.Prefix, q.After)
+	d := schedule.DiceOf(b.net.seed, b.lists.Next(q), "stale", b.sender, q.Prefix, q.After)
 	b.net.mu.Lock()
 	defer b.net.mu.Unlock()
 	if d.Share() >= b.net.stale || b.net.now == 0 {
@@ -148,7 +148,7 @@ func (b *staleBucket) List(ctx context.Context, q storage.ListQuery) (storage.Li
 // link is one process's connection to the network.
 type link struct {
 	net      *network
-	who      string
+	sender   string
 	attempts schedule.Counter[request]
 	writes   atomic.Int64 // writes sent by the process
 }
@@ -157,7 +157,7 @@ type link struct {
 func (l *link) bucket() storage.Bucket {
 	b := l.net.store
 	if l.net.stale > 0 {
-		b = &staleBucket{Bucket: b, net: l.net, who: l.who}
+		b = &staleBucket{Bucket: b, net: l.net, sender: l.sender}
 	}
 	return storagetest.ThroughAlways(b, l.carry)
 }
@@ -172,9 +172,9 @@ func (l *link) carry(ctx context.Context, call *storagetest.Call) error {
 		r.verb = storage.OpGet
 	}
 	attempt := l.attempts.Next(r)
-	c := l.net.course(schedule.DiceOf(l.net.seed, attempt, l.who, r.verb, r.key, r.after), r)
+	c := l.net.course(schedule.DiceOf(l.net.seed, attempt, l.sender, r.verb, r.key, r.after), r)
 	err := l.send(ctx, call, r, c)
-	l.net.trace.Add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.outcome, max(c.before, -c.afterwards), ending(err))
+	l.net.trace.Add(l.sender, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.outcome, max(c.before, -c.afterwards), ending(err))
 	return err
 }
 
@@ -197,7 +197,7 @@ func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c co
 	land := func() error { return l.land(ctx, r, again) }
 	later := func(d time.Duration) {
 		l.net.late.After(d, &schedule.LateRequest{
-			ID: r.key + "\x00" + l.who + "\x00" + r.verb, Who: l.who, What: r.verb + " " + l.net.short(r.key),
+			ID: r.key + "\x00" + l.sender + "\x00" + r.verb, Sender: l.sender, Description: r.verb + " " + l.net.short(r.key),
 			Land: func() string { return ": " + ending(land()) },
 		})
 	}

@@ -16,17 +16,17 @@ import (
 // crashes, and opens it again.
 func (p *proc) write(ctx context.Context) {
 	defer p.writers.Add(-1)
-	for life := range 2 + p.below(4)/3 {
+	for incarnation := range 2 + p.below(4)/3 {
 		p.nap(ctx, 10*time.Second)
-		p.live(ctx, storage.Nonce(fmt.Sprint(p.name, "-", life)))
+		p.live(ctx, storage.Nonce(fmt.Sprint(p.name, "-", incarnation)))
 	}
 }
 
 // live is one incarnation. It may end at any time; its requests may land later.
 func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
-	ctx, cancel := p.hurry(ctx, 5, 0, 8*time.Second)
+	ctx, cancel := p.withDeadline(ctx, 5, 0, 8*time.Second)
 	defer cancel()
-	if _, dies := ctx.Deadline(); dies {
+	if _, bounded := ctx.Deadline(); bounded {
 		p.trace.Did("crash")
 	}
 	recent, ok := p.open(ctx)
@@ -85,7 +85,7 @@ func (p *proc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 // append sends one batch and reports whether it was acknowledged. Lines that arrive during the request
 // wait for the next batch.
 func (p *proc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonce, n int) bool {
-	ctx, cancel := p.hurry(ctx, 10, time.Millisecond, 4*time.Second)
+	ctx, cancel := p.withDeadline(ctx, 10, time.Millisecond, 4*time.Second)
 	defer cancel()
 	lines := fmt.Appendf(nil, "{\"by\":%q,\"n\":%d%s}\n", nonce, n, p.padding)
 	kept := lines
@@ -193,7 +193,7 @@ func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 		return nil, false
 	}
 	p.mu.Lock()
-	p.said = append(p.said, f)
+	p.folds = append(p.folds, f)
 	old := c.At.Seq < p.end
 	p.mu.Unlock()
 	p.trace.Did("checkpoint read")
@@ -293,13 +293,13 @@ func (p *proc) compactTo(ctx context.Context, c *storage.Compactor, upTo int64, 
 }
 
 // refused checks the error of a retryable operation.
-func (p *proc) refused(what string, err error) {
-	p.trace.Add(p.name, "%s: %s", what, ending(err))
+func (p *proc) refused(desc string, err error) {
+	p.trace.Add(p.name, "%s: %s", desc, ending(err))
 	switch {
 	case storage.IsCorrupt(err) && p.opts.Corruption:
 		p.trace.Did("damage refused")
 	case storage.IsCorrupt(err):
-		p.trace.Violate(p.name, "%s: %v", what, err)
+		p.trace.Violate(p.name, "%s: %v", desc, err)
 	}
 }
 
@@ -312,8 +312,8 @@ func (p *proc) spoil(ctx context.Context) {
 			continue
 		}
 		key := page.Keys[p.below(len(page.Keys))].Key
-		if what := p.spare(key, page.Keys); what != "" {
-			p.harm(ctx, key, what)
+		if desc := p.spare(key, page.Keys); desc != "" {
+			p.harm(ctx, key, desc)
 		}
 	}
 }
@@ -344,18 +344,18 @@ func (p *proc) spare(key string, all []storage.ListedKey) string {
 }
 
 // harm flips a bit of an object, or deletes it if it is a shortcut.
-func (p *proc) harm(ctx context.Context, key, what string) {
+func (p *proc) harm(ctx context.Context, key, desc string) {
 	data, err := p.opts.Store.Get(ctx, key)
 	if err != nil {
 		return
 	}
-	if what == "shortcut" && p.chance(2) {
+	if desc == "shortcut" && p.chance(2) {
 		err = p.opts.Store.Delete(ctx, key)
 	} else {
 		data = slices.Clone(data)
 		data[p.below(len(data))] ^= 1 << p.below(8)
 		err = p.opts.Store.Put(ctx, key, storage.Bytes(data))
 	}
-	p.trace.Did("damaged: " + schedule.Event(what))
+	p.trace.Did("damaged: " + schedule.Event(desc))
 	p.trace.Add(p.name, "damages %s: %v", p.net.short(key), err)
 }

@@ -38,7 +38,7 @@ type Report struct {
 }
 
 // Lacking returns the events that occurred too rarely in this many schedules to verify anything.
-func Lacking(s schedule.Shown, schedules int) []string {
+func Lacking(s schedule.Counts, schedules int) []string {
 	thousandth := map[schedule.Event]int{
 		"acknowledged": 8000, "page read": 8000, "range read": 500, "checkpoint read": 1000, "old checkpoint read": 500,
 		"segment": 4000, "segments merged": 1000, "batch deleted": 6000, "key taken again": 200, "garbage removed late": 300,
@@ -51,7 +51,7 @@ func Lacking(s schedule.Shown, schedules int) []string {
 }
 
 // LackingOfCorruption is [Lacking] for schedules with corruption.
-func LackingOfCorruption(s schedule.Shown, schedules int) []string {
+func LackingOfCorruption(s schedule.Counts, schedules int) []string {
 	return s.Below(map[schedule.Event]int{
 		"damaged: batch": 2000, "damaged: segment": 300, "damaged: shortcut": 1000, "damage refused": 1000,
 	}, schedules)
@@ -70,7 +70,7 @@ type world struct {
 	tail    int64            // highest acknowledged number, -1 if none
 	seen    map[int64]storage.Batch
 	end     int64  // highest number seen, -1 if none
-	said    []fold // in checkpoints
+	folds   []fold // in checkpoints
 	history []op
 	writers atomic.Int64 // running
 
@@ -142,7 +142,7 @@ type proc struct {
 }
 
 func (w *world) process(name string) *proc {
-	l := &link{net: w.net, who: name}
+	l := &link{net: w.net, sender: name}
 	return &proc{world: w, name: name, rng: schedule.DiceOf(w.opts.Seed, 0, "process", name), link: l, logs: w.opts.Logs(l.bucket()), fold: emptyFold()}
 }
 
@@ -158,8 +158,8 @@ func (p *proc) nap(ctx context.Context, limit time.Duration) {
 	schedule.Sleep(ctx, 1+time.Duration(x*x*float64(limit)))
 }
 
-// hurry ends a context after a while, once in n times.
-func (p *proc) hurry(ctx context.Context, n uint64, from, to time.Duration) (context.Context, context.CancelFunc) {
+// withDeadline ends a context after a while, once in n times.
+func (p *proc) withDeadline(ctx context.Context, n uint64, from, to time.Duration) (context.Context, context.CancelFunc) {
 	if !p.chance(n) {
 		return ctx, func() {}
 	}

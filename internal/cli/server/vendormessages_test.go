@@ -16,11 +16,11 @@ import (
 
 // The log of dev includes the error message of a vendor, and send prints it. The log of serve has the
 // remedy instead, unless events of the agent include content. No key is printed.
-func TestVendorWords(t *testing.T) {
-	const key, words = "key-of-the-vendor-1234", "unknown parameter: frobnicate"
+func TestVendorMessages(t *testing.T) {
+	const key, message = "key-of-the-vendor-1234", "unknown parameter: frobnicate"
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"error":{"message":"`+words+`, sent with `+key+`"}}`)
+		_, _ = io.WriteString(w, `{"error":{"message":"`+message+`, sent with `+key+`"}}`)
 	}))
 	defer vendor.Close()
 	const remedy = "events: {content: true}"
@@ -30,10 +30,10 @@ func TestVendorWords(t *testing.T) {
 		log, send     string
 		shown         bool
 	}{
-		{name: "dev", command: "dev", log: words, send: "vendor: " + words, shown: true},
-		{name: "dev, events elsewhere", command: "dev", top: "events: {jsonl: {file: " + filepath.Join(t.TempDir(), "events.jsonl") + "}}", log: words, send: "the cause is in the server's log at submission=sub_", shown: true},
+		{name: "dev", command: "dev", log: message, send: "vendor: " + message, shown: true},
+		{name: "dev, events elsewhere", command: "dev", top: "events: {jsonl: {file: " + filepath.Join(t.TempDir(), "events.jsonl") + "}}", log: message, send: "the cause is in the server's log at submission=sub_", shown: true},
 		{name: "serve", command: "serve", log: remedy, send: "the cause is in the server's log at submission=sub_"},
-		{name: "serve, with content", command: "serve", agent: ", events: {content: true}", log: words, send: "the cause is in the server's log at submission=sub_", shown: true},
+		{name: "serve, with content", command: "serve", agent: ", events: {content: true}", log: message, send: "the cause is in the server's log at submission=sub_", shown: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -52,7 +52,7 @@ agents:
 				t.Errorf("send: exit %d, %q, %q; want exit %d and %q", code, out, errOut, cli.ExitFailed, tt.send)
 			}
 			_ = n.End(syscall.SIGTERM)
-			if log := n.Logs.String(); !strings.Contains(log, tt.log) || strings.Contains(log, words) != tt.shown {
+			if log := n.Logs.String(); !strings.Contains(log, tt.log) || strings.Contains(log, message) != tt.shown {
 				t.Errorf("log has %q, want %q, words of vendor: %v", log, tt.log, tt.shown)
 			}
 			if all := out + errOut + n.Logs.String(); strings.Contains(all, key) {

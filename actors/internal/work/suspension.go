@@ -58,8 +58,8 @@ func (p *suspension) end() (until time.Time, suspended bool) {
 	return p.until, !p.until.IsZero()
 }
 
-// forget turns the suspension into a failure, because the function still runs.
-func (p *suspension) forget() {
+// clear turns the suspension into a failure, because the function still runs.
+func (p *suspension) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Time{}

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-func TestRestingWriters(t *testing.T) {
+func TestIdleWriters(t *testing.T) {
 	const (
 		a, b = "0123456789abcdef0123456789abcdef", "00000000000000000000000000000000"
 		one  = storage.Nonce("01JD0000000000000000000001")
@@ -21,7 +21,7 @@ func TestRestingWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle := memory.New(0).Idle(0)
 		shelf := idle.Shelf("writers")
-		r := newResting(time.Minute, time.Now(), shelf, 10*perWriter)
+		r := newWriterCache(time.Minute, time.Now(), shelf, 10*perWriter)
 		r.put(a, one, tail, "2026-11-21", 5)
 		if r.take(b) != nil || r.has(b, one) || r.has(a, two) || !r.has(a, one) {
 			t.Error("got another writer's match")
@@ -51,7 +51,7 @@ func TestRestingWriters(t *testing.T) {
 			t.Errorf("got %d bytes of no writers", u.Held)
 		}
 
-		none := newResting(-time.Second, time.Now(), shelf, 10*perWriter)
+		none := newWriterCache(-time.Second, time.Now(), shelf, 10*perWriter)
 		none.put(a, one, tail, "", -1)
 		if none.has(a, one) {
 			t.Error("got a writer kept with zero retention")
@@ -59,13 +59,13 @@ func TestRestingWriters(t *testing.T) {
 	})
 }
 
-// TestRestingWriterLimit: beyond the limit, the oldest writers are dropped.
-func TestRestingWriterLimit(t *testing.T) {
+// TestIdleWriterLimit: beyond the limit, the oldest writers are dropped.
+func TestIdleWriterLimit(t *testing.T) {
 	const nonce = storage.Nonce("01JD0000000000000000000001")
 	key := func(i int) conversation.Key { return conversation.Key(fmt.Sprintf("%032d", i)) }
 	synctest.Test(t, func(t *testing.T) {
 		idle := memory.New(0).Idle(0)
-		r := newResting(time.Minute, time.Now(), idle.Shelf("writers"), 3*perWriter+1)
+		r := newWriterCache(time.Minute, time.Now(), idle.Shelf("writers"), 3*perWriter+1)
 		put := func(i int) {
 			time.Sleep(time.Second)
 			r.take(key(i))

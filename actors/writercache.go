@@ -14,7 +14,7 @@ import (
 // perWriter approximates the memory of a resting writer in its map and order, in bytes.
 const perWriter = 224
 
-// resting holds the writers of passivated conversations. The next activation on this node continues as
+// writerCache holds the writers of passivated conversations. The next activation on this node continues as
 // the resting writer, without a claim, if the log still ends at that writer's last batch. Beyond the
 // limit the oldest entries are dropped.
 //
@@ -22,71 +22,71 @@ const perWriter = 224
 // passivates, with no append in flight and no pending work; the next activation removes it.
 //
 // The state is a cache that a crash loses. It is safe for concurrent use.
-type resting struct {
+type writerCache struct {
 	keep  time.Duration // retention; nothing is kept if it is not positive
-	began time.Time     // the origin of restingWriter.until
+	began time.Time     // the origin of idleWriter.until
 	most  int64         // limit
 	shelf *memory.Shelf // account for their memory
 
 	mu      sync.Mutex
-	writers map[restingKey]restingWriter
-	order   []restingTurn // in insertion order; may contain removed writers
+	writers map[writerCacheKey]idleWriter
+	order   []writerCacheTurn // in insertion order; may contain removed writers
 }
 
-// restingKey and restingWriter hold no pointers, so that the garbage collector skips the map, which
+// writerCacheKey and idleWriter hold no pointers, so that the garbage collector skips the map, which
 // may be very large.
 type (
-	restingKey    [32]byte // a conversation.Key
-	restingWriter struct {
+	writerCacheKey [32]byte // a conversation.Key
+	idleWriter     struct {
 		nonce   [26]byte         // a ULID
 		day     [10]byte         // day of the newest index entry, zero if there is none
 		tail    storage.Position // its last batch, then also the last of the log
 		until   time.Duration
 		shipped int64 // the last batch whose events are shipped, -1 if none
 	}
-	restingTurn struct {
-		key   restingKey
+	writerCacheTurn struct {
+		key   writerCacheKey
 		until time.Duration
 	}
 )
 
-// newResting returns a cache of at most the given number of bytes.
-func newResting(keep time.Duration, began time.Time, shelf *memory.Shelf, bytes int64) *resting {
-	return &resting{keep: keep, began: began, most: bytes / perWriter, shelf: shelf, writers: map[restingKey]restingWriter{}}
+// newWriterCache returns a cache of at most the given number of bytes.
+func newWriterCache(keep time.Duration, began time.Time, shelf *memory.Shelf, bytes int64) *writerCache {
+	return &writerCache{keep: keep, began: began, most: bytes / perWriter, shelf: shelf, writers: map[writerCacheKey]idleWriter{}}
 }
 
-func restingKeyOf(key conversation.Key) (k restingKey) {
+func writerCacheKeyOf(key conversation.Key) (k writerCacheKey) {
 	copy(k[:], key)
 	return k
 }
 
-func (w *restingWriter) name() storage.Nonce { return storage.Nonce(w.nonce[:]) }
+func (w *idleWriter) name() storage.Nonce { return storage.Nonce(w.nonce[:]) }
 
 // indexed returns the day of the newest index entry, "" if there is none.
-func (w *restingWriter) indexed() string { return strings.TrimRight(string(w.day[:]), "\x00") }
+func (w *idleWriter) indexed() string { return strings.TrimRight(string(w.day[:]), "\x00") }
 
 // put adds a claimed writer with its last batch, the day of its newest index entry and the last batch
 // whose events are shipped.
-func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Position, day string, shipped int64) {
+func (r *writerCache) put(key conversation.Key, nonce storage.Nonce, tail storage.Position, day string, shipped int64) {
 	if r.keep <= 0 {
 		return
 	}
-	w := restingWriter{tail: tail, shipped: shipped, until: time.Since(r.began) + r.keep}
+	w := idleWriter{tail: tail, shipped: shipped, until: time.Since(r.began) + r.keep}
 	copy(w.nonce[:], nonce)
 	copy(w.day[:], day)
 	r.putBack(key, w)
 }
 
 // putBack returns an unused writer.
-func (r *resting) putBack(key conversation.Key, w restingWriter) {
+func (r *writerCache) putBack(key conversation.Key, w idleWriter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := restingKeyOf(key)
+	k := writerCacheKeyOf(key)
 	if _, ok := r.writers[k]; !ok {
 		r.shelf.Add(perWriter)
 	}
 	r.writers[k] = w
-	r.order = append(r.order, restingTurn{k, w.until})
+	r.order = append(r.order, writerCacheTurn{k, w.until})
 	for int64(len(r.writers)) > r.most {
 		if r.holds(r.order[0]) {
 			delete(r.writers, r.order[0].key)
@@ -97,26 +97,26 @@ func (r *resting) putBack(key conversation.Key, w restingWriter) {
 }
 
 // holds reports whether the writer of an order entry is still the one in the map. The caller holds mu.
-func (r *resting) holds(t restingTurn) bool {
+func (r *writerCache) holds(t writerCacheTurn) bool {
 	w, ok := r.writers[t.key]
 	return ok && w.until == t.until
 }
 
 // remove removes a writer. The caller holds mu.
-func (r *resting) remove(k restingKey) {
+func (r *writerCache) remove(k writerCacheKey) {
 	delete(r.writers, k)
 	r.shelf.Add(-perWriter)
 }
 
 // take removes and returns the writer of a conversation, nil if there is none.
-func (r *resting) take(key conversation.Key) *restingWriter {
+func (r *writerCache) take(key conversation.Key) *idleWriter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.writers[restingKeyOf(key)]
+	w, ok := r.writers[writerCacheKeyOf(key)]
 	if !ok {
 		return nil
 	}
-	r.remove(restingKeyOf(key))
+	r.remove(writerCacheKeyOf(key))
 	if w.until <= time.Since(r.began) {
 		return nil
 	}
@@ -124,22 +124,22 @@ func (r *resting) take(key conversation.Key) *restingWriter {
 }
 
 // has reports whether a writer rests on this node.
-func (r *resting) has(key conversation.Key, nonce storage.Nonce) bool {
+func (r *writerCache) has(key conversation.Key, nonce storage.Nonce) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.writers[restingKeyOf(key)]
+	w, ok := r.writers[writerCacheKeyOf(key)]
 	return ok && w.name() == nonce
 }
 
 // count returns the number of resting writers.
-func (r *resting) count() int {
+func (r *writerCache) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.writers)
 }
 
 // expire drops the expired writers.
-func (r *resting) expire() {
+func (r *writerCache) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Since(r.began)
@@ -148,8 +148,8 @@ func (r *resting) expire() {
 			r.remove(k)
 		}
 	}
-	r.order = slices.DeleteFunc(r.order, func(t restingTurn) bool { return !r.holds(t) })
+	r.order = slices.DeleteFunc(r.order, func(t writerCacheTurn) bool { return !r.holds(t) })
 	if len(r.writers) == 0 {
-		r.writers = map[restingKey]restingWriter{} // a map never shrinks
+		r.writers = map[writerCacheKey]idleWriter{} // a map never shrinks
 	}
 }
