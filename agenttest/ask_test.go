@@ -109,8 +109,8 @@ func TestAskOutcomes(t *testing.T) {
 			t.Errorf("after the timeout: got %q in %v", reply.Text, time.Since(began))
 		}
 		time.Sleep(24 * time.Hour) // the reply arrives after the timeout
-		if said := h.Conversation("expert", "e").Transcript(); !strings.Contains(said, "It is.") {
-			t.Errorf("got transcript of the expert:\n%s", said)
+		if text := h.Conversation("expert", "e").Transcript(); !strings.Contains(text, "It is.") {
+			t.Errorf("got transcript of the expert:\n%s", text)
 		}
 	})
 }

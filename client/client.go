@@ -138,22 +138,22 @@ func New(rawURL string, o *Options) (*Conversation, error) {
 }
 
 // parse keeps the escaping of the path, because %2F within an id is not a slash.
-func parse(raw, what string) (*url.URL, error) {
+func parse(raw, desc string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		var flaw *url.Error
 		if errors.As(err, &flaw) {
 			err = flaw.Err // the URL may contain a password
 		}
-		return nil, fmt.Errorf("parse %s url: %w", what, err)
+		return nil, fmt.Errorf("parse %s url: %w", desc, err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("%s url %q is not http or https", what, u.Redacted())
+		return nil, fmt.Errorf("%s url %q is not http or https", desc, u.Redacted())
 	case u.Host == "":
-		return nil, fmt.Errorf("%s url %q has no host", what, u.Redacted())
+		return nil, fmt.Errorf("%s url %q has no host", desc, u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, fmt.Errorf("%s url %q has a query or a fragment", what, u.Redacted())
+		return nil, fmt.Errorf("%s url %q has a query or a fragment", desc, u.Redacted())
 	}
 	return withPath(u, strings.TrimRight(u.EscapedPath(), "/")), nil
 }

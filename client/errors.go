@@ -119,8 +119,8 @@ func unsent(err error) bool {
 // dialed wraps an error before the connection, including TLS, was established into an [*UnsentError].
 func dialed(err error) error {
 	var op *net.OpError
-	var stranger *tls.CertificateVerificationError
-	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &stranger) {
+	var unverified *tls.CertificateVerificationError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &unverified) {
 		return &UnsentError{err}
 	}
 	return err

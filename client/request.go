@@ -124,7 +124,7 @@ func ended(parent, ctx context.Context, err error) error {
 // Read implements io.Reader. The watchdog runs only during reads, so that a caller may be slow between
 // them.
 func (a *answer) Read(p []byte) (int, error) {
-	a.dog.wake()
+	a.dog.signal()
 	n, err := a.Body.Read(p)
 	a.dog.sleep()
 	if n > 0 && a.then > 0 {
@@ -204,7 +204,7 @@ func (d *watchdog) touch() {
 	}
 }
 
-func (d *watchdog) wake() {
+func (d *watchdog) signal() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.awake = true

@@ -184,22 +184,22 @@ func TestRunRefusals(t *testing.T) {
 	wantRejected(t, "another input", try("report", day{"tuesday"}, "taken"), conversation.CodeSubmissionConflict)
 	wantRejected(t, "an input that does not fit", try("report", 7, ""), conversation.CodeInvalidRequest)
 	wantRejected(t, "no such workflow", try("re/port", day{}, ""), conversation.CodeWorkflowNotFound)
-	nobody := r.Run(conversation.RunFor("report", "nobody"))
-	_, err := nobody.Status(ctx)
+	unknown := r.Run(conversation.RunFor("report", "nobody"))
+	_, err := unknown.Status(ctx)
 	wantRejected(t, "the status of no run", err, conversation.CodeRunNotFound)
-	_, err = nobody.Await(ctx, nil)
+	_, err = unknown.Await(ctx, nil)
 	wantRejected(t, "the end of no run", err, conversation.CodeRunNotFound)
-	_, err = nobody.Abort(ctx)
+	_, err = unknown.Abort(ctx)
 	wantRejected(t, "the abort of no run", err, conversation.CodeRunNotFound)
-	_, err = nobody.Signal(ctx, "approval", true)
+	_, err = unknown.Signal(ctx, "approval", true)
 	wantRejected(t, "a signal to no run", err, conversation.CodeRunNotFound)
-	for _, err := range nobody.Events(ctx, conversation.Start) {
+	for _, err := range unknown.Events(ctx, conversation.Start) {
 		wantRejected(t, "the events of no run", err, conversation.CodeRunNotFound)
 	}
 	if n := posts.Load(); n != 8 {
 		t.Errorf("%d requests, want one for each", n)
 	}
-	for what, err := range map[string]error{
+	for desc, err := range map[string]error{
 		"a key that no header has":   try("report", day{}, "k\n"),
 		"a key with a space":         try("report", day{}, "k "),
 		"a key of another alphabet":  try("report", day{}, "schlüssel"),
@@ -212,7 +212,7 @@ func TestRunRefusals(t *testing.T) {
 		"a conversation without one": must2(client.New("http://x/", nil)),
 	} {
 		if err == nil {
-			t.Errorf("%s: got no error", what)
+			t.Errorf("%s: got no error", desc)
 		}
 	}
 	if n := posts.Load(); n != 8 {

@@ -24,14 +24,14 @@ type FullError struct {
 
 // Error implements error.
 func (e *FullError) Error() string {
-	whose := "of this node"
+	scope := "of this node"
 	if !e.Shared {
-		whose = "of " + e.Account
+		scope = "of " + e.Account
 	}
 	if e.Asked == 0 {
-		return fmt.Sprintf("%d of the %d bytes of memory %s are in use", e.Used, e.Limit, whose)
+		return fmt.Sprintf("%d of the %d bytes of memory %s are in use", e.Used, e.Limit, scope)
 	}
-	return fmt.Sprintf("take %d bytes for %s: %d of the %d bytes %s are in use", e.Asked, e.Account, e.Used, e.Limit, whose)
+	return fmt.Sprintf("take %d bytes for %s: %d of the %d bytes %s are in use", e.Asked, e.Account, e.Used, e.Limit, scope)
 }
 
 // Is makes the error match [ErrFull].

@@ -17,19 +17,19 @@ func TestContentIsBounded(t *testing.T) {
 	huge := strings.Repeat("aü", 1<<19)
 	var records []conversation.Record
 	resultBytes := map[string]string{}
-	say := func(kind conversation.PartKind, text string) {
+	piece := func(kind conversation.PartKind, text string) {
 		records = append(records, &conversation.Delta{Kind: kind, Text: text})
 		resultBytes[string(kind)] += text
 	}
 	records = append(records, &conversation.ResponseStarted{Submission: "sub_1", Turn: "turn_1"})
 	for i := range 3000 { // The limit falls within a character, and short pieces follow.
-		say(conversation.PartReasoning, fmt.Sprintf("%dü€", i))
+		piece(conversation.PartReasoning, fmt.Sprintf("%dü€", i))
 	}
-	say(conversation.PartReasoning, huge)
+	piece(conversation.PartReasoning, huge)
 	for i := range 3000 {
-		say(conversation.PartText, fmt.Sprintf("%dü€", i))
+		piece(conversation.PartText, fmt.Sprintf("%dü€", i))
 	}
-	say(conversation.PartText, huge)
+	piece(conversation.PartText, huge)
 	step := &conversation.StepCompleted{Turn: "turn_1", StopReason: "tool_use"}
 	for i := range calls {
 		id := conversation.CallID(fmt.Sprint("call_", i))

@@ -307,9 +307,9 @@ func TestBufferEndsWithADeadSink(t *testing.T) {
 // TestBufferEndsWithoutADeafSink uses a sink that ignores its context, like a stalled pipe.
 func TestBufferEndsWithoutADeafSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		deaf := make(chan struct{})
+		unresponsive := make(chan struct{})
 		sink := &scripted{write: func(context.Context, []observability.Event) error {
-			<-deaf
+			<-unresponsive
 			return nil
 		}}
 		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 10, DrainTimeout: 3 * time.Second})
@@ -324,7 +324,7 @@ func TestBufferEndsWithoutADeafSink(t *testing.T) {
 		if c := b.Counts(); c.Emitted != 100 || c.Dropped != 100 || c.Waiting != 0 {
 			t.Errorf("got counts at the end %+v", c)
 		}
-		close(deaf)
+		close(unresponsive)
 	})
 }
 

@@ -40,13 +40,13 @@ func (m mistaken) Write(context.Context, []observability.Event) error { return m
 // TestMistakesOfASink checks that any misbehavior of a sink is one failed Write.
 func TestMistakesOfASink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for what, act := range mistakes() {
+		for desc, act := range mistakes() {
 			if name, err := observability.NameOf(mistaken{act}); err == nil {
-				t.Errorf("Name %s: got %q", what, name)
+				t.Errorf("Name %s: got %q", desc, name)
 			}
 			err := <-observability.Attempt(t.Context(), mistaken{act}, nil, time.Second)
 			if err == nil || err.Error() == "" || errors.Is(err, io.EOF) {
-				t.Errorf("Write %s: got %v", what, err)
+				t.Errorf("Write %s: got %v", desc, err)
 			}
 			b := observability.NewBuffer(mistaken{act}, &observability.BufferOptions{Logger: slog.New(&badHandler{act})})
 			stop := run(t, b)
@@ -54,7 +54,7 @@ func TestMistakesOfASink(t *testing.T) {
 			time.Sleep(time.Minute)
 			stop()
 			if c := b.Counts(); c.Dropped != 3 || b.Name() != "unnamed" {
-				t.Errorf("sink %s: got %q, %+v, want 3 dropped of \"unnamed\"", what, b.Name(), c)
+				t.Errorf("sink %s: got %q, %+v, want 3 dropped of \"unnamed\"", desc, b.Name(), c)
 			}
 		}
 	})
@@ -62,7 +62,7 @@ func TestMistakesOfASink(t *testing.T) {
 
 // TestMistakesOfACallback checks that the other functions are still called.
 func TestMistakesOfACallback(t *testing.T) {
-	for what, act := range mistakes() {
+	for desc, act := range mistakes() {
 		var log bytes.Buffer
 		seen := 0
 		o := &observability.Callbacks{
@@ -71,7 +71,7 @@ func TestMistakesOfACallback(t *testing.T) {
 			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		}
 		if err := o.Write(t.Context(), deltas(2)); err != nil || seen != 2 || strings.Count(log.String(), "msg=\"observer ") != 2 {
-			t.Errorf("callback %s: got %v, %d of 2 others called, log:\n%s", what, err, seen, log.String())
+			t.Errorf("callback %s: got %v, %d of 2 others called, log:\n%s", desc, err, seen, log.String())
 		}
 	}
 }

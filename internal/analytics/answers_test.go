@@ -250,7 +250,7 @@ func eventsOf(w *world, id conversation.SubmissionID) [][]any {
 	}
 	var rows [][]any
 	for _, e := range events {
-		var what string
+		var desc string
 		var ms any
 		var total int64
 		switch p := e.Payload.(type) {
@@ -259,9 +259,9 @@ func eventsOf(w *world, id conversation.SubmissionID) [][]any {
 				ms = p.QueuedMs
 			}
 		case *observability.SubmissionSettled:
-			what, ms = p.Outcome, p.TotalMs
+			desc, ms = p.Outcome, p.TotalMs
 		case *observability.SubmissionRecovery:
-			what = p.Outcome
+			desc = p.Outcome
 		case *observability.Operation:
 			ms, total = p.DurationMs, usageTotal(p.Usage)
 		case *observability.AgentEnd:
@@ -269,25 +269,25 @@ func eventsOf(w *world, id conversation.SubmissionID) [][]any {
 				ms = p.DurationMs
 			}
 		case *observability.TurnStart:
-			what = modelOf(p.Model)
+			desc = modelOf(p.Model)
 		case *observability.Turn:
-			what, ms, total = p.Request.Model, p.DurationMs, usageTotal(p.Response.Usage)
+			desc, ms, total = p.Request.Model, p.DurationMs, usageTotal(p.Response.Usage)
 		case *observability.ToolStart:
-			what = p.ToolName
+			desc = p.ToolName
 		case *observability.Tool:
-			what, ms = p.ToolName, p.DurationMs
+			desc, ms = p.ToolName, p.DurationMs
 		case *observability.WaitStart:
-			what = p.ToolName
+			desc = p.ToolName
 		case *observability.Wait:
-			what, ms = p.ToolName, p.DurationMs
+			desc, ms = p.ToolName, p.DurationMs
 		case *observability.TaskStart:
-			what = p.Agent
+			desc = p.Agent
 		case *observability.Task:
-			what, ms, total = p.Agent, p.DurationMs, usageTotal(p.Usage)
+			desc, ms, total = p.Agent, p.DurationMs, usageTotal(p.Usage)
 		case *observability.Compaction:
 			ms, total = p.DurationMs, usageTotal(p.Usage)
 		}
-		rows = append(rows, []any{moment(e.At), string(e.Type), e.Session, what, ms, total, errorOf(e.Payload)})
+		rows = append(rows, []any{moment(e.At), string(e.Type), e.Session, desc, ms, total, errorOf(e.Payload)})
 	}
 	return rows
 }

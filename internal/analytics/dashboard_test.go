@@ -98,8 +98,8 @@ func (g grafana) sql(t *testing.T, query string) string {
 	return query
 }
 
-// looks returns the dashboard of all agents, and of two.
-func looks(w *world) []grafana {
+// dashboards returns the dashboard of all agents, and of two.
+func dashboards(w *world) []grafana {
 	last := w.events[0].At
 	for _, e := range w.events {
 		last = max(last, e.At)
@@ -123,9 +123,9 @@ func TestDashboard(t *testing.T) {
 func checkPanels(t *testing.T, w *world, e *engine) {
 	for _, p := range readDashboard(t).Panels {
 		t.Run(p.Title, func(t *testing.T) {
-			for _, look := range looks(w) {
+			for _, view := range dashboards(w) {
 				for _, q := range p.Targets {
-					got := e.query(t, look.sql(t, q.RawSQL), nil)
+					got := e.query(t, view.sql(t, q.RawSQL), nil)
 					least := 1
 					if q.QueryType == "timeseries" {
 						least = 20
@@ -133,8 +133,8 @@ func checkPanels(t *testing.T, w *world, e *engine) {
 							t.Errorf("columns are %v, want the time first", got.columns)
 						}
 					}
-					if len(got.rows) < least || !telling(got) {
-						t.Errorf("agents %v: %d rows, want at least %d with nonzero values: %.200v", look.agents, len(got.rows), least, got.rows)
+					if len(got.rows) < least || !informative(got) {
+						t.Errorf("agents %v: %d rows, want at least %d with nonzero values: %.200v", view.agents, len(got.rows), least, got.rows)
 					}
 				}
 			}
@@ -142,8 +142,8 @@ func checkPanels(t *testing.T, w *world, e *engine) {
 	}
 }
 
-// telling reports whether every numeric column has a value other than zero.
-func telling(got table) bool {
+// informative reports whether every numeric column has a value other than zero.
+func informative(got table) bool {
 	for i := range got.columns {
 		if !slices.ContainsFunc(got.rows, func(row []any) bool {
 			return row[i] != nil && row[i] != int64(0) && row[i] != float64(0)
@@ -162,10 +162,10 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 			queries[p.Title] = p.Targets[0].RawSQL
 		}
 	}
-	for _, look := range looks(w) {
+	for _, view := range dashboards(w) {
 		var completed, settled, queued, running, usd float64
 		var attempts, interrupted, fences int64
-		shown := func(agent string) bool { return len(look.agents) == 0 || slices.Contains(look.agents, agent) }
+		shown := func(agent string) bool { return len(view.agents) == 0 || slices.Contains(view.agents, agent) }
 		for _, e := range w.events {
 			switch p := e.Payload.(type) {
 			case *observability.SubmissionSettled:
@@ -203,19 +203,19 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 		for title, want := range map[string][]any{
 			"Success rate": {completed / settled}, "Cost": {usd}, "Queued or under way": {int64(queued), int64(running)},
 		} {
-			got := e.query(t, look.sql(t, queries[title]), nil)
+			got := e.query(t, view.sql(t, queries[title]), nil)
 			if diff := cmp.Diff([][]any{want}, got.rows); diff != "" {
-				t.Errorf("%s of %v (-want +got):\n%s", title, look.agents, diff)
+				t.Errorf("%s of %v (-want +got):\n%s", title, view.agents, diff)
 			}
 		}
 		sums := make([]int64, 3)
-		for _, row := range e.query(t, look.sql(t, queries["Recoveries and fences"]), nil).rows {
+		for _, row := range e.query(t, view.sql(t, queries["Recoveries and fences"]), nil).rows {
 			for i := range sums {
 				sums[i] += row[1+i].(int64)
 			}
 		}
 		if diff := cmp.Diff([]int64{attempts, interrupted, fences}, sums); diff != "" {
-			t.Errorf("recoveries and fences of %v (-want +got):\n%s", look.agents, diff)
+			t.Errorf("recoveries and fences of %v (-want +got):\n%s", view.agents, diff)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func checkAgents(t *testing.T, w *world, e *engine) {
 		if err := json.Unmarshal(v.Query, &q); err != nil {
 			t.Fatal(err)
 		}
-		got := e.query(t, looks(w)[0].sql(t, q.RawSQL), nil)
+		got := e.query(t, dashboards(w)[0].sql(t, q.RawSQL), nil)
 		if diff := cmp.Diff([][]any{{"research"}, {"support"}, {"triage"}}, got.rows); diff != "" {
 			t.Errorf("agents (-want +got):\n%s", diff)
 		}

@@ -147,9 +147,9 @@ func TestKilledServerKeepsRows(t *testing.T) {
 	database, native, web := s.Database(t), s.Addr(), s.HTTPAddr()
 	c := connect(t, &s.Server, way{}, "default", database)
 	run(t, c, "CREATE TABLE t (k String, ver UInt64) ENGINE = ReplacingMergeTree(ver) PARTITION BY ver % 2 ORDER BY k")
-	for life := range uint64(2) {
+	for incarnation := range uint64(2) {
 		for i := range uint64(5) {
-			insert(t, c, "INSERT INTO t", [][]any{{fmt.Sprint("k", i), 10*life + i}, {fmt.Sprint("of", life, "-", i), uint64(7)}})
+			insert(t, c, "INSERT INTO t", [][]any{{fmt.Sprint("k", i), 10*incarnation + i}, {fmt.Sprint("of", incarnation, "-", i), uint64(7)}})
 		}
 		s.Stop()
 		if conn, err := net.Dial("tcp", native); err == nil {
@@ -163,8 +163,8 @@ func TestKilledServerKeepsRows(t *testing.T) {
 			t.Errorf("after Restart it is at %s and %s, want %s and %s", s.Addr(), s.HTTPAddr(), native, web)
 		}
 		c = connect(t, &s.Server, way{}, "default", database)
-		if got, want := text(t, c, "SELECT toString(uniqExact(k)) FROM t"), fmt.Sprint(5+5*(life+1)); got != want {
-			t.Errorf("%s keys after start %d, want %s", got, life, want)
+		if got, want := text(t, c, "SELECT toString(uniqExact(k)) FROM t"), fmt.Sprint(5+5*(incarnation+1)); got != want {
+			t.Errorf("%s keys after start %d, want %s", got, incarnation, want)
 		}
 	}
 }

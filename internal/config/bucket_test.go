@@ -19,14 +19,14 @@ func TestExplain(t *testing.T) {
 		return &storage.Error{Op: op, Kind: storage.ErrUnavailable, Status: status, Code: code, Err: errors.New(message)}
 	}
 	at := config.Bucket{Endpoint: "s3.example.com", Name: "words", Prefix: "a", AccessKey: "k"}
-	nobody := at
-	nobody.AccessKey = ""
+	anonymous := at
+	anonymous.AccessKey = ""
 	for name, c := range map[string]struct {
 		at   config.Bucket
 		err  error
 		want string
 	}{
-		"no key":       {nobody, refused(http.StatusForbidden, "AccessDenied"), "name the variables of a key with bucket.accessKeyEnv and bucket.secretKeyEnv"},
+		"no key":       {anonymous, refused(http.StatusForbidden, "AccessDenied"), "name the variables of a key with bucket.accessKeyEnv and bucket.secretKeyEnv"},
 		"another key":  {at, refused(http.StatusForbidden, "AccessDenied"), "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name"},
 		"no bucket":    {at, refused(http.StatusNotFound, "NoSuchBucket"), "create the bucket, or correct bucket.name"},
 		"other region": {at, refused(http.StatusMovedPermanently, ""), "check bucket.region and bucket.endpoint"},

@@ -10,21 +10,21 @@ import (
 // thinking reads the vendor's names for levels of thinking.
 func (r *reader) thinking(dst *providers.ThinkingMap) func(value) {
 	return func(v value) {
-		words := providers.ThinkingMap{}
+		names := providers.ThinkingMap{}
 		var levels []field
 		for _, level := range providers.ThinkingLevels() {
 			levels = append(levels, field{name: string(level), example: string(level), read: func(v value) {
 				if v.node.kind == null {
-					words[level] = nil
+					names[level] = nil
 					return
 				}
 				if word, ok := r.checked(v); ok {
-					words[level] = &word
+					names[level] = &word
 				}
 			}})
 		}
 		r.fields(v, levels)
-		*dst = words
+		*dst = names
 	}
 }
 
@@ -43,7 +43,7 @@ func (r *reader) compat(dst *providers.Compat) func(value) {
 			case *providers.Object:
 				f.example, f.read = "{}", r.object(to)
 			case *string:
-				f.example, f.read = words()[name][0], r.text(to, oneOf(name, words()[name]...))
+				f.example, f.read = names()[name][0], r.text(to, oneOf(name, names()[name]...))
 			}
 			fields = append(fields, f)
 		}
@@ -51,8 +51,8 @@ func (r *reader) compat(dst *providers.Compat) func(value) {
 	}
 }
 
-// words returns the valid texts of fields of [providers.Compat].
-func words() map[string][]string {
+// names returns the valid texts of fields of [providers.Compat].
+func names() map[string][]string {
 	var dialects []string
 	for _, d := range providers.SchemaDialects() {
 		dialects = append(dialects, string(d))

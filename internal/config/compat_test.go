@@ -79,11 +79,11 @@ func TestCompatCoversCatalog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := `compat: ` + strings.ReplaceAll(string(compat), ":", ": ")
+			compatText := `compat: ` + strings.ReplaceAll(string(compat), ":", ": ")
 			if m.Thinking != nil {
-				said += `, thinkingLevelMap: ` + strings.ReplaceAll(string(thinking), ":", ": ")
+				compatText += `, thinkingLevelMap: ` + strings.ReplaceAll(string(thinking), ":", ": ")
 			}
-			src := fmt.Sprintf("providers: {local: {api: anything, baseUrl: \"http://127.0.0.1\", %s}}\nagents: {a: {model: local/m}}\n", said)
+			src := fmt.Sprintf("providers: {local: {api: anything, baseUrl: \"http://127.0.0.1\", %s}}\nagents: {a: {model: local/m}}\n", compatText)
 			conf, err := config.Parse("x.yaml", []byte(src), nil)
 			if err != nil {
 				t.Fatalf("%s\n%v", src, err)

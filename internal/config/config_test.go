@@ -327,13 +327,13 @@ func showAgent(indent string, a *agent.Agent, mounts []string) string {
 
 func TestMissingFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "parley.yaml")
-	for what, load := range map[string]func() error{
+	for desc, load := range map[string]func() error{
 		"server": func() error { _, err := config.Load(name, options()); return err },
 		"single": func() error { _, err := config.LoadSingle(name, options()); return err },
 	} {
 		err := load()
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name) {
-			t.Fatalf("%s: got %v", what, err)
+			t.Fatalf("%s: got %v", desc, err)
 		}
 		// The example in the message must be valid.
 		_, example, _ := strings.Cut(err.Error(), "\n\n")
@@ -341,7 +341,7 @@ func TestMissingFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := load(); err != nil {
-			t.Errorf("%s: the example of the message: %v", what, err)
+			t.Errorf("%s: the example of the message: %v", desc, err)
 		}
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)

@@ -153,12 +153,12 @@ func checkAddress(s string) fault {
 }
 
 // oneOf accepts a fixed set of words.
-func oneOf(what string, words ...string) check {
+func oneOf(desc string, words ...string) check {
 	return func(s string) fault {
 		if slices.Contains(words, s) {
 			return fault{}
 		}
-		f := fault{problem: quote(s) + " is not a known " + what, remedy: "use one of " + strings.Join(words, ", ")}
+		f := fault{problem: quote(s) + " is not a known " + desc, remedy: "use one of " + strings.Join(words, ", ")}
 		if near := nearest(s, words); near != "" {
 			f.remedy = "did you mean " + near + "?"
 		}

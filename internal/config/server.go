@@ -77,11 +77,11 @@ func (r *reader) betaNames(root value, s *Server) {
 		agents = append(agents, a.Agent.Name)
 	}
 	at, _ := r.given(root, "beta")
-	named := func(key string, names *[]string, all []string, what, remedy string) {
+	named := func(key string, names *[]string, all []string, desc, remedy string) {
 		for _, name := range *names {
 			if !slices.Contains(all, name) {
 				list, _ := r.given(at, key)
-				r.blame(list, fault{"names the unknown " + what + " " + quote(name), remedy})
+				r.blame(list, fault{"names the unknown " + desc + " " + quote(name), remedy})
 			}
 		}
 		if len(*names) == 0 {

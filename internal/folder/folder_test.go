@@ -263,7 +263,7 @@ func TestFigures(t *testing.T) {
 		w.send("echo", "one", body)
 		w.send("other", "two", body)
 	}
-	for filter, said := range map[stats.Filter]int64{{}: 6, {Agent: "echo"}: 3, {Since: conversation.TimeOf(time.Now().Add(time.Hour))}: 0} {
+	for filter, messages := range map[stats.Filter]int64{{}: 6, {Agent: "echo"}: 3, {Since: conversation.TimeOf(time.Now().Add(time.Hour))}: 0} {
 		query := url.Values{"agent": {filter.Agent}}
 		if filter.Since != 0 {
 			query.Set("since", fmt.Sprint(int64(filter.Since)))
@@ -274,7 +274,7 @@ func TestFigures(t *testing.T) {
 			if want, err = stats.Summarize(jsonl.ReadFiles(w.events), filter); err != nil {
 				t.Fatal(err)
 			}
-			return want.Submissions.Settled() == said
+			return want.Submissions.Settled() == messages
 		})
 		for _, events := range []string{w.events, ""} {
 			var got stats.Summary

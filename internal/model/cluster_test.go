@@ -71,7 +71,7 @@ type facts struct {
 
 // put is a batch in flight. After it has landed its writer does not know yet.
 type put struct {
-	what   batch
+	desc   batch
 	landed bool
 }
 
@@ -221,7 +221,7 @@ func (c *cluster) Moves(w world, yield func(move)) {
 	c.faultMoves(&w, yield)
 	c.viewMoves(&w, yield)
 	for v := uint8(1); v <= writers; v++ {
-		if w.puts[v].what != nothing {
+		if w.puts[v].desc != nothing {
 			c.putMoves(&w, v, yield)
 		}
 	}
@@ -237,17 +237,17 @@ func (c *cluster) Moves(w world, yield func(move)) {
 }
 
 // do yields a move that changes a world.
-func (c *cluster) do(w *world, yield func(move), fair bool, what string, subject, which uint8, change func(*world)) {
+func (c *cluster) do(w *world, yield func(move), fair bool, desc string, subject, which uint8, change func(*world)) {
 	next := *w
 	change(&next)
-	next.forget()
-	yield(move{What: what, Subject: subject, Object: which, Fair: fair, Next: next})
+	next.expire()
+	yield(move{Label: desc, Subject: subject, Object: which, Fair: fair, Next: next})
 }
 
 // named returns the writers that anything refers to.
 func (w *world) named() (named set) {
 	for v := uint8(1); v <= writers; v++ {
-		if w.puts[v].what != nothing {
+		if w.puts[v].desc != nothing {
 			named |= of(v)
 		}
 	}
@@ -261,8 +261,8 @@ func (w *world) named() (named set) {
 	return named
 }
 
-// forget drops state without further effect.
-func (w *world) forget() {
+// expire drops state without further effect.
+func (w *world) expire() {
 	named := w.named()
 	w.fresh &= named
 	w.answered &= named
@@ -326,7 +326,7 @@ func (w *world) sortWriters(named set) {
 		for _, s := range w.sets() {
 			place[v] = place[v]<<1 | uint64(*s>>v&1)
 		}
-		place[v] = place[v]<<7 | uint64(w.puts[v].what)<<2 | 1
+		place[v] = place[v]<<7 | uint64(w.puts[v].desc)<<2 | 1
 		if w.puts[v].landed {
 			place[v] |= 2
 		}
@@ -409,9 +409,9 @@ func (c *cluster) listed(w *world, n uint8) bool {
 }
 
 // send makes a writer send a batch.
-func (w *world) send(n uint8, b batch) { w.puts[w.nodes[n].act.writer] = put{what: b} }
+func (w *world) send(n uint8, b batch) { w.puts[w.nodes[n].act.writer] = put{desc: b} }
 
-func (w *world) writing(n uint8) batch { return w.puts[w.nodes[n].act.writer].what }
+func (w *world) writing(n uint8) batch { return w.puts[w.nodes[n].act.writer].desc }
 
 // kill ends an activation. Its batch may still land.
 func (c *cluster) kill(w *world, n uint8) {
@@ -501,16 +501,16 @@ func (c *cluster) putMoves(w *world, v uint8, yield func(move)) {
 		c.do(w, yield, true, "node %d knows that its batch has landed", n, 0, func(w *world) {
 			a := &w.nodes[n].act
 			w.puts[v] = put{}
-			a.claimed, a.facts = true, c.apply(a.facts, p.what)
-			c.learned(w, n, p.what)
+			a.claimed, a.facts = true, c.apply(a.facts, p.desc)
+			c.learned(w, n, p.desc)
 		})
 	case fresh:
-		c.do(w, yield, true, "the batch of writer %d lands: "+batchNames[p.what], v, 0, func(w *world) {
-			w.log = c.apply(w.log, p.what)
+		c.do(w, yield, true, "the batch of writer %d lands: "+batchNames[p.desc], v, 0, func(w *world) {
+			w.log = c.apply(w.log, p.desc)
 			w.fresh &= of(v)
 			w.puts[v] = put{}
 			if runs {
-				w.puts[v] = put{p.what, true}
+				w.puts[v] = put{p.desc, true}
 				w.nodes[n].act.knows |= ^of(v)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 
 // Move is one possible event in a world.
 type Move[W comparable] struct {
-	// What describes it, with up to two verbs %d for Subject and Object.
-	What            string
+	// Label describes it, with up to two verbs %d for Subject and Object.
+	Label           string
 	Subject, Object uint8
 	// Fair moves happen eventually if they stay possible: faults end, and clients need not retry, but
 	// requests in flight complete.
@@ -19,7 +19,7 @@ type Move[W comparable] struct {
 
 // String implements fmt.Stringer.
 func (m Move[W]) String() string {
-	return fmt.Sprintf(m.What, []any{m.Subject, m.Object}[:strings.Count(m.What, "%d")]...)
+	return fmt.Sprintf(m.Label, []any{m.Subject, m.Object}[:strings.Count(m.Label, "%d")]...)
 }
 
 // Model defines the possible moves and the invalid worlds.

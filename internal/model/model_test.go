@@ -28,10 +28,10 @@ type scene struct {
 	want   string // text of the violation, empty if there is none
 }
 
-func (s scene) explore(t *testing.T, what func(*cluster) app) {
+func (s scene) explore(t *testing.T, desc func(*cluster) app) {
 	t.Helper()
 	c := &cluster{off: s.off, also: s.also, start: s.from()}
-	c.app, c.start.faults = what(c), s.faults
+	c.app, c.start.faults = desc(c), s.faults
 	r := model.Explore(c, bound)
 	t.Logf("%d worlds, %d moves to: %s", r.Worlds, len(r.Path), r.Violation)
 	if *paths || (s.want == "") != (r.Violation == "") {
@@ -47,7 +47,7 @@ func (s scene) explore(t *testing.T, what func(*cluster) app) {
 // family is one of the models: its part of the cluster, the scenes in which it holds, and those of
 // disabled rules.
 type family struct {
-	what                 func(*cluster) app
+	desc                 func(*cluster) app
 	base, deeper, missed []scene
 }
 
@@ -56,14 +56,14 @@ func (f family) run(t *testing.T) {
 		f.base = append(f.base, f.deeper...)
 	}
 	for _, s := range f.base {
-		t.Run(fmt.Sprintf("all rules, %+v", s.faults), func(t *testing.T) { s.explore(t, f.what) })
+		t.Run(fmt.Sprintf("all rules, %+v", s.faults), func(t *testing.T) { s.explore(t, f.desc) })
 	}
 	for _, s := range f.missed {
 		name := "without " + names[s.off]
 		if s.also != none {
 			name += ", nor " + names[s.also]
 		}
-		t.Run(name, func(t *testing.T) { s.explore(t, f.what) })
+		t.Run(name, func(t *testing.T) { s.explore(t, f.desc) })
 	}
 }
 

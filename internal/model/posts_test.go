@@ -169,10 +169,10 @@ func (c poster) postMoves(w *world, n uint8, yield func(move)) {
 // deliverMoves are the outcomes of a delivery.
 func (c poster) deliverMoves(w *world, n uint8, yield func(move)) {
 	post := w.target.under[n]
-	learn := func(w *world, what uint8) {
+	learn := func(w *world, desc uint8) {
 		w.target.under[n] = 0
 		if a := &w.nodes[n].act; a.writer != 0 && a.pending == 0 && c.due(w, a.facts.posts) && a.facts.done+1 == post {
-			a.pending = what
+			a.pending = desc
 		}
 	}
 	c.do(w, yield, true, "the target receives the request of node %d, post %d", n, post, func(w *world) {

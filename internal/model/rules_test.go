@@ -97,7 +97,7 @@ var names = [...]string{
 
 func waitsFamily() family {
 	crash := faults{crashes: 1}
-	resumesNone, forgotten := "resumes no call", "no journal or timer finds the pending work"
+	resumesNone, unreachable := "resumes no call", "no journal or timer finds the pending work"
 	return family{newWaits, []scene{
 		{from: atWork},
 		{from: atWork, faults: crash},
@@ -118,8 +118,8 @@ func waitsFamily() family {
 		{answerResumes, recordOnly, allSuspended, faults{crashes: 1, messages: 1}, ""},
 		{givenDurable, none, allSuspended, faults{downs: 1, moves: 1}, "two results for one wait"},
 		{suspendOpen, none, atWork, faults{}, resumesNone},
-		{suspendDurable, none, atWork, crash, forgotten},
-		{timerStored, none, atWork, faults{}, forgotten},
+		{suspendDurable, none, atWork, crash, unreachable},
+		{timerStored, none, atWork, faults{}, unreachable},
 		{fenceSuspended, none, allSuspended, faults{crashes: 1, moves: 1, asks: 1}, resumesNone},
 		{resumeListed, none, allSuspended, crash, resumesNone},
 		{resumeInFlight, none, atWork, crash, resumesNone},

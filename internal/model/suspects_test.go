@@ -62,7 +62,7 @@ type conv struct {
 }
 
 type suspectWorld struct {
-	talks                  [2]conv
+	convs                  [2]conv
 	down                   bool
 	kills, poisoned, tries uint8
 }
@@ -77,7 +77,7 @@ func (m suspectModel) has(r suspectRule) bool { return m.off != r }
 
 func (m suspectModel) Start() suspectWorld {
 	w := suspectWorld{down: true, kills: m.kills}
-	w.talks[0].sick = m.sick
+	w.convs[0].sick = m.sick
 	return w
 }
 
@@ -92,11 +92,11 @@ func (m suspectModel) over(t conv) bool {
 
 // crash returns the world after the end of the node.
 func (m suspectModel) crash(w suspectWorld, killed bool) suspectWorld {
-	before := w.talks
+	before := w.convs
 	for i, t := range before {
 		other := before[1-i].phase
 		alone := other == isClosed
-		next := &w.talks[i]
+		next := &w.convs[i]
 		next.phase = isClosed
 		switch t.phase {
 		case opensAmongOthers:
@@ -126,20 +126,20 @@ func (m suspectModel) crash(w suspectWorld, killed bool) suspectWorld {
 }
 
 func (m suspectModel) Moves(w suspectWorld, yield func(model.Move[suspectWorld])) {
-	move := func(what string, subject int, fair bool, next suspectWorld) {
-		yield(model.Move[suspectWorld]{What: what, Subject: uint8(subject), Fair: fair, Next: next})
+	move := func(desc string, subject int, fair bool, next suspectWorld) {
+		yield(model.Move[suspectWorld]{Label: desc, Subject: uint8(subject), Fair: fair, Next: next})
 	}
-	if w.talks[0].sick {
+	if w.convs[0].sick {
 		next := w
-		next.talks[0].sick = false
+		next.convs[0].sick = false
 		move("the poison is repaired", 0, false, next)
 	}
 	if w.down {
 		next := w
 		next.down = false
-		for i, t := range w.talks {
+		for i, t := range w.convs {
 			if m.over(t) {
-				next.talks[i] = conv{quarantined: true, sick: t.sick, kills: t.kills}
+				next.convs[i] = conv{quarantined: true, sick: t.sick, kills: t.kills}
 			}
 		}
 		move("a node starts", 0, true, next)
@@ -150,7 +150,7 @@ func (m suspectModel) Moves(w suspectWorld, yield func(model.Move[suspectWorld])
 		next.kills--
 		move("the node is killed", 0, false, m.crash(next, true))
 	}
-	for i, t := range w.talks {
+	for i, t := range w.convs {
 		m.of(w, i, t, move)
 	}
 }
@@ -158,8 +158,8 @@ func (m suspectModel) Moves(w suspectWorld, yield func(model.Move[suspectWorld])
 // mayKill excludes kills that no rule can distinguish from a poison: repeated kills during the opening
 // of one conversation alone, with neither a kill in the pause nor a clean opening in between.
 func (m suspectModel) mayKill(w suspectWorld) bool {
-	for i, t := range w.talks {
-		if t.phase == opensAlone && w.talks[1-i].phase == isClosed && t.kills >= crashLimit-1 {
+	for i, t := range w.convs {
+		if t.phase == opensAlone && w.convs[1-i].phase == isClosed && t.kills >= crashLimit-1 {
 			return false
 		}
 	}
@@ -167,13 +167,13 @@ func (m suspectModel) mayKill(w suspectWorld) bool {
 }
 
 func (m suspectModel) of(w suspectWorld, i int, t conv, move func(string, int, bool, suspectWorld)) {
-	other := w.talks[1-i]
-	to := func(what string, fair bool, change func(*suspectWorld, *conv)) {
+	other := w.convs[1-i]
+	to := func(desc string, fair bool, change func(*suspectWorld, *conv)) {
 		next := w
-		change(&next, &next.talks[i])
-		move(what, i, fair, next)
+		change(&next, &next.convs[i])
+		move(desc, i, fair, next)
 	}
-	phase := func(what string, p uint8) { to(what, true, func(_ *suspectWorld, t *conv) { t.phase = p }) }
+	phase := func(desc string, p uint8) { to(desc, true, func(_ *suspectWorld, t *conv) { t.phase = p }) }
 	opening := other.phase == opensAmongOthers || other.phase == pausesBefore || other.phase == opensAlone
 	closedGate := other.phase == pausesBefore || other.phase == opensAlone
 	solo := t.suspect && m.has(suspectsAlone)
@@ -205,7 +205,7 @@ func (m suspectModel) of(w suspectWorld, i int, t conv, move func(string, int, b
 			}
 			next = m.crash(next, false)
 			if t.quarantined {
-				next.talks[i] = conv{quarantined: true, sick: true}
+				next.convs[i] = conv{quarantined: true, sick: true}
 			}
 			move("%d crashes the node", i, true, next)
 			return
@@ -222,7 +222,7 @@ func (m suspectModel) of(w suspectWorld, i int, t conv, move func(string, int, b
 }
 
 func (m suspectModel) Wrong(w suspectWorld) string {
-	for i, t := range w.talks {
+	for i, t := range w.convs {
 		if t.quarantined && !(m.sick && i == 0) {
 			return fmt.Sprintf("innocent %d is quarantined", i)
 		}
@@ -234,7 +234,7 @@ func (m suspectModel) Wrong(w suspectWorld) string {
 }
 
 func (m suspectModel) Unfinished(w suspectWorld) string {
-	for i, t := range w.talks {
+	for i, t := range w.convs {
 		if !t.done && !(t.sick && t.quarantined) {
 			return fmt.Sprintf("%d is neither settled nor quarantined with its cause", i)
 		}

@@ -80,10 +80,10 @@ func (w treeWorld) used() (n int) {
 }
 
 func (m treeModel) Moves(w treeWorld, yield func(model.Move[treeWorld])) {
-	move := func(what string, subject int, fair bool, change func(*treeWorld)) {
+	move := func(desc string, subject int, fair bool, change func(*treeWorld)) {
 		next := w
 		change(&next)
-		yield(model.Move[treeWorld]{What: what, Subject: uint8(subject), Fair: fair, Next: next})
+		yield(model.Move[treeWorld]{Label: desc, Subject: uint8(subject), Fair: fair, Next: next})
 	}
 	inFlight := w.closing
 	for _, j := range w.joining {

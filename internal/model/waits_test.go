@@ -361,12 +361,12 @@ func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
 }
 
 func (c waiter) unfinished(w *world) string {
-	woken := false
+	resumed := false
 	for i, s := range w.clients.state {
 		if s != accepted {
 			continue
 		}
-		woken = true
+		resumed = true
 		if w.clients.given != uint8(i+1) {
 			return "an acknowledged signal resumes no call"
 		}
@@ -374,7 +374,7 @@ func (c waiter) unfinished(w *world) string {
 	switch {
 	case w.log.settled:
 		return ""
-	case woken:
+	case resumed:
 		return "the resumed call does not continue"
 	case !w.clients.timer:
 		return "no journal or timer finds the pending work"

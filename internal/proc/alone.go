@@ -64,15 +64,15 @@ const gone = time.Minute
 // any cleanup.
 func EndsWithItsProcess(t Test, listen func() (address string)) {
 	t.Helper()
-	const says = "\nlistens at "
+	const listens = "\nlistens at "
 	if IsChild(t) {
-		fmt.Printf("%s%s\n", says, listen())
+		fmt.Printf("%s%s\n", listens, listen())
 		os.Exit(0)
 	}
 	cmd := Child(t)
 	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // Its files are removed with this test.
 	out, err := cmd.Output()
-	_, address, _ := strings.Cut(string(out), says)
+	_, address, _ := strings.Cut(string(out), listens)
 	address = strings.TrimSpace(address)
 	if _, _, bad := net.SplitHostPort(address); err != nil || bad != nil {
 		t.Fatalf("the other process: %v: %s", err, out)

@@ -29,8 +29,8 @@ func TestIsolated(t *testing.T) {
 		}
 		return
 	}
-	nobody := &named{T: t, name: "TestThatDoesNotExist"}
-	if !proc.Isolated(nobody) || len(nobody.errs) != 1 {
-		t.Errorf("missing test: got errors %q", nobody.errs)
+	missing := &named{T: t, name: "TestThatDoesNotExist"}
+	if !proc.Isolated(missing) || len(missing.errs) != 1 {
+		t.Errorf("missing test: got errors %q", missing.errs)
 	}
 }

@@ -38,7 +38,7 @@ func module(t *testing.T) string {
 // sources change.
 func TestBuild(t *testing.T) {
 	dir := module(t)
-	build := func(tags ...string) (file, says string, is os.FileInfo) {
+	build := func(tags ...string) (file, listens string, is os.FileInfo) {
 		t.Helper()
 		file, err := proc.Build(t.Context(), "cmd/hello", false, tags...)
 		if err != nil {
@@ -53,21 +53,21 @@ func TestBuild(t *testing.T) {
 		}
 		return file, string(out), is
 	}
-	plain, says, first := build()
-	if says != "plain" || plain != filepath.Join(dir, "bin", "built", "hello") {
-		t.Errorf("%s printed %q", plain, says)
+	plain, listens, first := build()
+	if listens != "plain" || plain != filepath.Join(dir, "bin", "built", "hello") {
+		t.Errorf("%s printed %q", plain, listens)
 	}
-	if file, says, _ := build("other"); says != "other" || file != plain+"-other" {
-		t.Errorf("with a tag, %s printed %q", file, says)
+	if file, listens, _ := build("other"); listens != "other" || file != plain+"-other" {
+		t.Errorf("with a tag, %s printed %q", file, listens)
 	}
-	if _, says, again := build(); says != "plain" || !os.SameFile(first, again) {
-		t.Errorf("built again: printed %q, and the file was replaced", says)
+	if _, listens, again := build(); listens != "plain" || !os.SameFile(first, again) {
+		t.Errorf("built again: printed %q, and the file was replaced", listens)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cmd/hello/word.go"), []byte("package main\n\nconst word = \"new\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, says, _ := build(); says != "new" {
-		t.Errorf("after a change: printed %q", says)
+	if _, listens, _ := build(); listens != "new" {
+		t.Errorf("after a change: printed %q", listens)
 	}
 }
 

@@ -102,15 +102,15 @@ func TestCommand(t *testing.T) {
 		<-p.Ended()
 		return p
 	}
-	const says = "echo $SAYS $PARLEY_PROC_OTHER >&2"
+	const listens = "echo $SAYS $PARLEY_PROC_OTHER >&2"
 	for _, c := range []struct {
 		name string
 		c    proc.Command
 		in   string
 		want string
 	}{
-		{"the environment", proc.Command{Env: []string{"SAYS=one"}}, says, "one other\n"},
-		{"one of its own, in the same file", proc.Command{Env: []string{"SAYS=two"}, Clean: true, Append: true}, says, "one other\ntwo\n"},
+		{"the environment", proc.Command{Env: []string{"SAYS=one"}}, listens, "one other\n"},
+		{"one of its own, in the same file", proc.Command{Env: []string{"SAYS=two"}, Clean: true, Append: true}, listens, "one other\ntwo\n"},
 		{"a folder, and a file anew", proc.Command{Dir: dir}, "echo there > here; echo in >&2", "in\n"},
 		{"both outputs", proc.Command{Mixed: true}, "echo out; echo err >&2", "out\nerr\n"},
 	} {

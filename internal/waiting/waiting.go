@@ -18,20 +18,20 @@ import (
 const Limit = time.Minute
 
 // For receives a value from ch, or fails the test.
-func For[T any](tb testing.TB, ch <-chan T, what string) T {
+func For[T any](tb testing.TB, ch <-chan T, desc string) T {
 	tb.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(Limit):
-		tb.Fatalf("timed out waiting for %s", what)
+		tb.Fatalf("timed out waiting for %s", desc)
 		panic("unreachable")
 	}
 }
 
 // Until polls ok, for states without a channel. It sleeps longer than ok takes, so that polling does
 // not take the processor from the awaited work.
-func Until(tb testing.TB, what string, ok func() bool) {
+func Until(tb testing.TB, desc string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.After(Limit); ; {
 		began := time.Now()
@@ -41,7 +41,7 @@ func Until(tb testing.TB, what string, ok func() bool) {
 		select {
 		case <-time.After(max(time.Millisecond, 3*time.Since(began))):
 		case <-deadline:
-			tb.Fatalf("timed out waiting for %s", what)
+			tb.Fatalf("timed out waiting for %s", desc)
 		}
 	}
 }

@@ -90,11 +90,11 @@ func TestFalseAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.Ask(t, "TRUNCATE TABLE "+o.Database+".events_raw SYNC")
 			f.answer = answer
-			check := func(what string, err error) {
+			check := func(desc string, err error) {
 				t.Helper()
 				var ex *ch.Exception
 				if err == nil || !strings.Contains(err.Error(), answer.want) || (answer.code != 0) != errors.As(err, &ex) || ex != nil && ex.Code != answer.code {
-					t.Errorf("%s answered with %+v: got %v, want an error with %q and code %d", what, answer, err, answer.want, answer.code)
+					t.Errorf("%s answered with %+v: got %v, want an error with %q and code %d", desc, answer, err, answer.want, answer.code)
 				}
 			}
 			f.falsify = func(query string) bool { return strings.HasPrefix(query, "INSERT ") }

@@ -164,8 +164,8 @@ func (d *Database) unreachable(err error) error {
 // First byte from a server of another protocol, as shown by the driver: the H of an HTTP response, and
 // a TLS alert.
 const (
-	saysHTTP = "unexpected packet [72]"
-	saysTLS  = "unexpected packet [21]"
+	textHTTP = "unexpected packet [72]"
+	textTLS  = "unexpected packet [21]"
 )
 
 func (d *Database) remedy(err error) string {
@@ -179,9 +179,9 @@ func (d *Database) remedy(err error) string {
 		return "check the user and the password"
 	case isDenied(err):
 		return "the user needs at least GRANT SELECT ON " + quoted(d.opts.Database) + ".*"
-	case strings.Contains(text, saysHTTP):
+	case strings.Contains(text, textHTTP):
 		return "an HTTP server answers there: choose HTTP, or name the port " + own + ")"
-	case strings.Contains(text, saysTLS):
+	case strings.Contains(text, textTLS):
 		return "the server wants TLS there: switch it on, or name the port " + own + ")"
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "the server speaks without TLS there: switch it off, or name the port " + own + ")"

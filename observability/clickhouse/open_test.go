@@ -81,7 +81,7 @@ func TestOtherServer(t *testing.T) {
 }
 
 // textServer returns the address of a server that sends the same bytes to every client.
-func textServer(t *testing.T, words string) string {
+func textServer(t *testing.T, message string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,7 +96,7 @@ func textServer(t *testing.T, words string) string {
 			}
 			work.Go(func() {
 				defer c.Close()
-				_, _ = io.WriteString(c, words)
+				_, _ = io.WriteString(c, message)
 				_, _ = io.Copy(io.Discard, c)
 			})
 		}

@@ -11,12 +11,12 @@ type relay struct {
 	listener net.Listener
 	work     sync.WaitGroup
 
-	mu      sync.Mutex
-	conns   []net.Conn
-	silence chan struct{} // Not nil while the server's bytes are held back; closed to end that.
-	left    int           // Client bytes until then.
-	asked   func()        // Called when bytes are held back.
-	deaf    bool          // Also stop reading from clients in that time.
+	mu           sync.Mutex
+	conns        []net.Conn
+	silence      chan struct{} // Not nil while the server's bytes are held back; closed to end that.
+	left         int           // Client bytes until then.
+	asked        func()        // Called when bytes are held back.
+	unresponsive bool          // Also stop reading from clients in that time.
 }
 
 // newRelay forwards connections of a listener to a server.
@@ -42,7 +42,7 @@ func newRelay(t *testing.T, l net.Listener, server string) *relay {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		r.speak()
+		r.serve()
 		r.mu.Lock()
 		for _, c := range r.conns {
 			c.Close()
@@ -66,11 +66,11 @@ func (r *relay) hush(after int, asked func()) {
 func (r *relay) deafen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deaf = true
+	r.unresponsive = true
 }
 
-// speak ends the hold.
-func (r *relay) speak() {
+// serve ends the hold.
+func (r *relay) serve() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.silence != nil {
@@ -92,7 +92,7 @@ func (r *relay) pass(to, from net.Conn, hushable bool) {
 		if !hushable {
 			r.left -= n
 		}
-		quiet := (hushable || r.deaf) && silence != nil && r.left <= 0
+		quiet := (hushable || r.unresponsive) && silence != nil && r.left <= 0
 		r.mu.Unlock()
 		if quiet {
 			asked()

@@ -156,11 +156,11 @@ func (r *row) message(p observability.Payload) {
 	switch p := p.(type) {
 	case *observability.TurnMessages:
 		r.purpose = p.Purpose
-		r.said(&p.Message)
+		r.addMessage(&p.Message)
 	case *observability.MessageStart:
-		r.said(&p.Message)
+		r.addMessage(&p.Message)
 	case *observability.MessageEnd:
-		r.said(&p.Message)
+		r.addMessage(&p.Message)
 	case *observability.TextDelta:
 		r.bytes = p.Bytes
 	case *observability.ThinkingDelta:
@@ -190,7 +190,7 @@ func (r *row) asked(q *observability.ModelRequest) {
 	r.provider, r.model, r.api = q.Provider, q.Model, q.API
 }
 
-func (r *row) said(m *observability.Message) {
+func (r *row) addMessage(m *observability.Message) {
 	r.kind, r.tool, r.toolCall, r.isError, r.bytes = m.Role, m.ToolName, m.ToolCallID, m.IsError, m.Bytes
 }
 

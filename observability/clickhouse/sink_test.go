@@ -106,7 +106,7 @@ func TestLostAnswer(t *testing.T) {
 			if err := sink.Write(ctx, events); !errors.Is(err, context.Canceled) {
 				t.Fatalf("Write without a response, HTTP %v: got %v, want %v", o.HTTP, err, context.Canceled)
 			}
-			relay.speak()
+			relay.serve()
 			if err := sink.Write(t.Context(), events); err != nil {
 				t.Fatalf("second Write, HTTP %v: got %v", o.HTTP, err)
 			}
@@ -140,7 +140,7 @@ func TestDeafServer(t *testing.T) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Write to a stalled server: got %v, want %v", err, os.ErrDeadlineExceeded)
 	}
-	relay.speak()
+	relay.serve()
 	if err := sink.Write(t.Context(), events[:10]); err != nil {
 		t.Errorf("Write after the stall: got %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 // budget is the limit of content per span, in bytes.
 const budget = 57_344
 
-func talk(args, result string) *script {
+func callScript(args, result string) *script {
 	s := begin("")
 	s.add(150, within("turn_1"), &observability.TurnRequest{Request: observability.ModelRequest{Input: json.RawMessage(`{"messages":["hello"]}`)}})
 	s.add(190, within("turn_1"), &observability.MessageEnd{Message: observability.Message{Role: "assistant", Text: "Let me \"look\"."}})
@@ -51,7 +51,7 @@ func contentOf(all map[string]string) map[string]string {
 
 func TestContent(t *testing.T) {
 	f := newFixture(t, &otel.Options{Content: true})
-	f.write(t, talk(`{"issue":7}`, `"labelled"`).events)
+	f.write(t, callScript(`{"issue":7}`, `"labelled"`).events)
 	for span, want := range map[string]map[string]string{
 		"chat gpt-5": {
 			"parley.request.input":   `{"messages":["hello"]}`,
@@ -76,7 +76,7 @@ func TestContent(t *testing.T) {
 
 func TestNoContent(t *testing.T) {
 	f := newFixture(t, nil)
-	f.write(t, talk(`{"issue":7}`, `"labelled"`).events)
+	f.write(t, callScript(`{"issue":7}`, `"labelled"`).events)
 	for _, s := range f.spans.GetSpans() {
 		if got := contentOf(attrs(s)); len(got) != 0 {
 			t.Errorf("span %s has content that was not asked for: %v", s.Name, got)
@@ -100,7 +100,7 @@ func TestContentBudget(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, &otel.Options{Content: true})
-			f.write(t, talk(tt.args, tt.result).events)
+			f.write(t, callScript(tt.args, tt.result).events)
 			got := contentOf(attrs(find(t, f.spans.GetSpans(), "execute_tool label")))
 			if got["parley.content.truncated"] != "true" {
 				t.Error("truncated content: got no mark")
@@ -133,7 +133,7 @@ func TestBounded(t *testing.T) {
 	f := newFixture(t, &otel.Options{Content: true, MaxOpen: open})
 	text := strings.Repeat("x", 2_000)
 	for i := range submissions {
-		s := talk(text[:1+i%7], text)
+		s := callScript(text[:1+i%7], text)
 		for j := range s.events {
 			e := &s.events[j]
 			e.ID = fmt.Sprintf("key%d/%d/0", i, j)

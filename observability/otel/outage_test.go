@@ -77,7 +77,7 @@ func (o *outage) checkLog(t *testing.T, want map[string]int) {
 // turn and words return an event that ends a span and one that does not, with the id n.
 func turn(n int64) []observability.Event { return event(n, call("stop")) }
 
-func words(n int64) []observability.Event { return event(n, &observability.TextDelta{Bytes: 5}) }
+func textDelta(n int64) []observability.Event { return event(n, &observability.TextDelta{Bytes: 5}) }
 
 func event(n int64, p observability.Payload) []observability.Event {
 	s := &script{}
@@ -103,11 +103,11 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		BatchEvents: 1, Attempts: 2, Backoff: time.Millisecond, DrainTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	for i := range int64(5) {
-		b.Put(words(2*i + 1)...)
+		b.Put(textDelta(2*i + 1)...)
 		b.Put(turn(2*i + 2)...)
 	}
-	b.Put(words(11)...) // The collector recovers.
-	b.Put(words(12)...)
+	b.Put(textDelta(11)...) // The collector recovers.
+	b.Put(textDelta(12)...)
 	b.Put(turn(13)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -158,7 +158,7 @@ func TestMetricsLossIsLoggedOnce(t *testing.T) {
 		o.metrics.Store(http.StatusNotFound)
 		for i := range int64(5) {
 			write(t, s, turn(i), true)
-			write(t, s, words(100+i), true)
+			write(t, s, textDelta(100+i), true)
 			o.exports()
 		}
 		o.metrics.Store(http.StatusOK)

@@ -185,9 +185,9 @@ func TestClaimedSizeIsRefusedBeforeMemoryIsTaken(t *testing.T) {
 	_, frameErr := c.Frame(x, 0, bomb)
 	_, indexErr := c.Index(tail, int64(len(tail)))
 	runtime.ReadMemStats(&behind)
-	for what, err := range map[string]error{"frame": frameErr, "index": indexErr} {
+	for desc, err := range map[string]error{"frame": frameErr, "index": indexErr} {
 		if err == nil || !strings.Contains(err.Error(), "content of 1073741824 bytes, limit") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", desc, err)
 		}
 	}
 	if took := behind.TotalAlloc - before.TotalAlloc; took > 1<<20 {

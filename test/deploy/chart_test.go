@@ -177,7 +177,7 @@ func TestChartTakesValues(t *testing.T) {
 	if len(volumes) != 3 || at(volumes[0], "configMap", "name") != "desk-parley" || at(volumes[1], "secret", "secretName") != "c" {
 		t.Fatalf("got volumes %v", volumes)
 	}
-	for what, pair := range map[string][2]any{
+	for desc, pair := range map[string][2]any{
 		"replicas": {5, at(deployment, "spec", "replicas")},
 		"image":    {"own/parley@" + digest, node["image"]},
 		"pull":     {"Always", node["imagePullPolicy"]},
@@ -195,7 +195,7 @@ func TestChartTakesValues(t *testing.T) {
 		"scrape":   {nil, at(deployment, "spec", "template", "metadata", "annotations", "prometheus.io/scrape")},
 	} {
 		if d := cmp.Diff(pair[0], pair[1]); d != "" {
-			t.Errorf("%s (-want +got):\n%s", what, d)
+			t.Errorf("%s (-want +got):\n%s", desc, d)
 		}
 	}
 	// A rule without "from" would admit all clients.
@@ -219,7 +219,7 @@ func TestChartTakesEnvironmentValues(t *testing.T) {
 	if len(env) != 3 || len(volumes) != 4 || len(mounts) != 4 || len(spread) != 1 || len(rules) != 1 || len(groups) < 2 {
 		t.Fatalf("got %d variables, %d volumes, %d mounts, %d constraints, %d rules of ingress, %d groups of alerts", len(env), len(volumes), len(mounts), len(spread), len(rules), len(groups))
 	}
-	for what, pair := range map[string][2]any{
+	for desc, pair := range map[string][2]any{
 		"account":   {"desk-parley", at(pod, "serviceAccountName")},
 		"role":      {"bucket", at(all["ServiceAccount/desk-parley"], "metadata", "annotations", "role")},
 		"priority":  {"high", at(pod, "priorityClassName")},
@@ -238,7 +238,7 @@ func TestChartTakesEnvironmentValues(t *testing.T) {
 		"eviction":  {"AlwaysAllow", at(all["PodDisruptionBudget/desk-parley"], "spec", "unhealthyPodEvictionPolicy")},
 	} {
 		if d := cmp.Diff(pair[0], pair[1]); d != "" {
-			t.Errorf("%s (-want +got):\n%s", what, d)
+			t.Errorf("%s (-want +got):\n%s", desc, d)
 		}
 	}
 	rule, err := os.ReadFile(filepath.Join(root, "prometheus", "alerts.yaml"))

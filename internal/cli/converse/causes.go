@@ -93,8 +93,8 @@ func causesOf(ctx context.Context, at *url.URL, access Access, id conversation.S
 // causes appends the causes of a node and its children without duplicates.
 func (t *timeline) causes(all []string) []string {
 	if t.Kind == "log" && t.Error != nil && t.Error.Message != "" {
-		if words := wordsOf(t.Error.Message); !slices.Contains(all, words) {
-			all = append(all, words)
+		if message := messageOf(t.Error.Message); !slices.Contains(all, message) {
+			all = append(all, message)
 		}
 	}
 	for i := range t.Children {
@@ -103,20 +103,20 @@ func (t *timeline) causes(all []string) []string {
 	return all
 }
 
-// wordsOf returns the message in the body of a vendor's response, or the body.
-func wordsOf(body string) string {
+// messageOf returns the message in the body of a vendor's response, or the body.
+func messageOf(body string) string {
 	var answer struct {
 		Message string
 		Error   struct{ Message string }
 	}
-	words := body
+	message := body
 	if json.Unmarshal([]byte(body), &answer) == nil {
 		switch {
 		case answer.Error.Message != "":
-			words = answer.Error.Message
+			message = answer.Error.Message
 		case answer.Message != "":
-			words = answer.Message
+			message = answer.Message
 		}
 	}
-	return cli.OneLine(words, maxCauseBytes)
+	return cli.OneLine(message, maxCauseBytes)
 }

@@ -127,21 +127,21 @@ func (c *chat) next(ctx context.Context) (string, error) {
 func (c *chat) before(ctx context.Context) error {
 	patient, enough := c.interruptible(ctx)
 	defer enough()
-	looking, giveUp := context.WithCancelCause(patient)
-	defer giveUp(nil)
-	probe, err := NewClient(c.o.At, c.o.Access, func(err error) { giveUp(err) })
+	connecting, cancel := context.WithCancelCause(patient)
+	defer cancel(nil)
+	probe, err := NewClient(c.o.At, c.o.Access, func(err error) { cancel(err) })
 	if err != nil {
 		return err
 	}
-	s, err := probe.History(looking)
+	s, err := probe.History(connecting)
 	var refused *client.Error
 	switch {
 	case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
 		return nil // the first message creates it
 	case err != nil && patient.Err() != nil:
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; %s://%s has not responded", c.o.At.Scheme, c.o.At.Host)}
-	case err != nil && looking.Err() != nil:
-		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, unreached(context.Cause(looking)))
+	case err != nil && connecting.Err() != nil:
+		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, unreached(context.Cause(connecting)))
 	case err != nil:
 		return fmt.Errorf("read %s: %w", c.o.At.Redacted(), Readable(err))
 	case c.raw == nil:

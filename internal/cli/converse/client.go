@@ -91,13 +91,13 @@ func (e *unreachedError) Unwrap() error { return e.cause }
 // Reach calls do with a function for the cause of each retry. If the first attempt cannot connect, it
 // fails at once with an error that names the server.
 func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retrying func(error)) error) error {
-	trying, giveUp := context.WithCancel(ctx)
-	defer giveUp()
+	trying, cancel := context.WithCancel(ctx)
+	defer cancel()
 	done, doubt := false, false
 	var unsent *client.UnsentError
 	err := do(trying, func(err error) {
 		if !done && !doubt && errors.As(err, &unsent) {
-			giveUp()
+			cancel()
 			return
 		}
 		doubt = true
@@ -115,15 +115,15 @@ func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retryi
 }
 
 // Unsure rewrites an error of a post whose outcome may be unknown, for the user.
-func Unsure(ctx context.Context, verb, what, key string, err error) error {
+func Unsure(ctx context.Context, verb, desc, key string, err error) error {
 	again := fmt.Sprintf("resend it with --key %s to avoid a duplicate", key)
 	var uncertain *client.UncertainError
 	var answered *client.Error
 	switch {
 	case ctx.Err() != nil:
-		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; it is unknown whether the %s was accepted: %s", what, again)}
+		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; it is unknown whether the %s was accepted: %s", desc, again)}
 	case errors.As(err, &uncertain) && errors.As(uncertain.Err, &answered) && answered.Type == conversation.CodeUnavailable:
-		return fmt.Errorf("%s: the server cannot accept the %s now: %w; %s", verb, what, answered, again)
+		return fmt.Errorf("%s: the server cannot accept the %s now: %w; %s", verb, desc, answered, again)
 	case errors.As(err, &uncertain):
 		return fmt.Errorf("%s: %w; %s", verb, Readable(err), again)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// queueLook is the time without output after which the queue of the conversation is read.
-const queueLook = 500 * time.Millisecond
+// queuePoll is the time without output after which the queue of the conversation is read.
+const queuePoll = 500 * time.Millisecond
 
 // Reply is the answer to one message while it streams.
 type Reply struct {
@@ -38,10 +38,10 @@ func NewReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *N
 
 // Follow prints the answer until its settlement.
 func (r *Reply) Follow(ctx context.Context) (conversation.Outcome, error) {
-	looking, begun := context.WithCancel(ctx)
-	var look sync.WaitGroup
-	look.Go(func() { r.queue(looking) })
-	defer look.Wait()
+	polling, begun := context.WithCancel(ctx)
+	var poll sync.WaitGroup
+	poll.Go(func() { r.queue(polling) })
+	defer poll.Wait()
 	defer begun()
 	for update, err := range r.conversation.Observe(ctx, r.receipt.Offset, nil) {
 		if err != nil {
@@ -80,7 +80,7 @@ func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.S
 
 // queue prints how many messages are queued before this one, if its answer does not begin soon.
 func (r *Reply) queue(ctx context.Context) {
-	timer := time.NewTimer(queueLook)
+	timer := time.NewTimer(queuePoll)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -33,11 +33,11 @@ var (
 // follower is a live reader of one turn that reconnects to another node when its stream ends. One
 // goroutine owns it until that returns.
 type follower struct {
-	id    string
-	turn  receipt
-	spoke chan struct{} // closed at the first token
-	seen  []arrival
-	ends  int // streams that ended before the turn did
+	id         string
+	turn       receipt
+	firstToken chan struct{} // closed at the first token
+	seen       []arrival
+	ends       int // streams that ended before the turn did
 }
 
 // follow reads at nodes outside of a place until the turn is settled.
@@ -65,7 +65,7 @@ func (f *follower) follow(ctx context.Context, c *cluster, but int) error {
 			}
 			if !begun && bytes.Contains(chunks, []byte(spoken)) {
 				begun = true
-				close(f.spoke)
+				close(f.firstToken)
 			}
 			var done bool
 			done, outcome = settled(chunks, f.turn.SubmissionID)
@@ -128,7 +128,7 @@ func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration
 	posting := &errgroup.Group{}
 	posting.SetLimit(8)
 	for i := range followers {
-		f := &follower{id: fmt.Sprintf("kill-%d-%06d", round, i), spoke: make(chan struct{})}
+		f := &follower{id: fmt.Sprintf("kill-%d-%06d", round, i), firstToken: make(chan struct{})}
 		followers[i] = f
 		posting.Go(func() error {
 			l, err := c.next(ctx)
@@ -165,7 +165,7 @@ func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration
 func (c *cluster) killWhen(ctx context.Context, followers []*follower, victim int, moment time.Duration) (time.Time, error) {
 	for _, f := range followers {
 		select {
-		case <-f.spoke:
+		case <-f.firstToken:
 		case <-ctx.Done():
 			return time.Time{}, context.Cause(ctx)
 		}

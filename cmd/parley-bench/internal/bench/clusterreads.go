@@ -36,8 +36,8 @@ func acrossNodes(ctx context.Context, c *cluster) error {
 
 // Amounts of readersOfTwo: its replies, and the tokens of each.
 var (
-	heardReplies = amount[int]{2, 1}
-	heardWords   = amount[int]{240, 240}
+	readReplies = amount[int]{2, 1}
+	readWords   = amount[int]{240, 240}
 )
 
 func readersOfTwo(ctx context.Context, c *cluster) error {
@@ -48,7 +48,7 @@ func readersOfTwo(ctx context.Context, c *cluster) error {
 	}
 	var samples []time.Duration
 	batches := 0
-	for range heardReplies.of(&c.o) {
+	for range readReplies.of(&c.o) {
 		sides, next, err := c.streamBoth(ctx, id, head)
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func (c *cluster) streamBoth(ctx context.Context, id, head string) (sides [2][][
 		})
 	}
 	owner := c.place(ownerPlace)
-	if _, next, err = owner.turn(ctx, id, fmt.Sprintf("pace=50ms tokens=%d", heardWords.of(&c.o))); err != nil {
+	if _, next, err = owner.turn(ctx, id, fmt.Sprintf("pace=50ms tokens=%d", readWords.of(&c.o))); err != nil {
 		return sides, "", err
 	}
 	return sides, next, g.Wait()

@@ -26,10 +26,10 @@ func run(p50 float64, rss int64) *bench.Report {
 	}
 }
 
-func failing(what string) *bench.Report {
+func failing(description string) *bench.Report {
 	r := run(1, 1)
 	for i := range r.Scenarios {
-		r.Scenarios[i] = bench.Scenario{Name: r.Scenarios[i].Name, Error: what}
+		r.Scenarios[i] = bench.Scenario{Name: r.Scenarios[i].Name, Error: description}
 	}
 	return r
 }

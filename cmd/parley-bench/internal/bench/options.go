@@ -70,14 +70,14 @@ func (o *Options) valid(of *Suite) error {
 	if o.Model != "" && o.Against == "" {
 		return fmt.Errorf("model %s without a server: set Against, too", o.Model)
 	}
-	for what, dir := range map[string]string{"profiles": o.Profiles, "logs": o.Logs} {
+	for description, dir := range map[string]string{"profiles": o.Profiles, "logs": o.Logs} {
 		if dir == "" {
 			continue
 		}
 		if f, err := os.Stat(dir); err != nil {
-			return fmt.Errorf("find the folder for %s: %w", what, err)
+			return fmt.Errorf("find the folder for %s: %w", description, err)
 		} else if !f.IsDir() {
-			return fmt.Errorf("%s, for %s, is not a folder", dir, what)
+			return fmt.Errorf("%s, for %s, is not a folder", dir, description)
 		}
 	}
 	names := of.Names()

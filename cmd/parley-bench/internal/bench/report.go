@@ -33,8 +33,8 @@ type Report struct {
 // Scenario is the result of one load.
 type Scenario struct {
 	Name string `json:"name"`
-	// What describes the timed operation.
-	What string `json:"what"`
+	// Description describes the timed operation.
+	Description string `json:"what"`
 	// Target is the performance target; "" if there is none.
 	Target string `json:"target,omitempty"`
 	// Error is the reason for missing figures; "" if there are figures.

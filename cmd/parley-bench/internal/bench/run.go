@@ -161,7 +161,7 @@ func (j *job) id(i int) string { return j.ids[i%len(j.ids)] }
 func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 	rows := s.rows()
 	for _, row := range rows {
-		fmt.Fprintf(r.o.Progress, "%s: %s\n", row.Name, row.What) // Progress is best effort.
+		fmt.Fprintf(r.o.Progress, "%s: %s\n", row.Name, row.Description) // Progress is best effort.
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.scenario, errSlow)
 	defer cancel()

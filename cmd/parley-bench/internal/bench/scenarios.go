@@ -14,10 +14,10 @@ type Suite struct {
 }
 
 type scenario struct {
-	name, what, target string
-	// raw names the extra row of the raw PUTs that are timed in turn with the scenario, and rawWhat
+	name, description, target string
+	// raw names the extra row of the raw PUTs that are timed in turn with the scenario, and rawDescription
 	// describes it; "" for none.
-	raw, rawWhat string
+	raw, rawDescription string
 	// n is the number of operations, or of the unit in what.
 	n amount[int]
 	// warm is the number of prepared conversations with a settled turn; long needs the long
@@ -36,9 +36,9 @@ type scenario struct {
 }
 
 func (s *scenario) rows() []Scenario {
-	rows := []Scenario{{Name: s.name, What: s.what, Target: s.target}}
+	rows := []Scenario{{Name: s.name, Description: s.description, Target: s.target}}
 	if s.raw != "" {
-		rows = append([]Scenario{{Name: s.raw, What: s.rawWhat}}, rows...)
+		rows = append([]Scenario{{Name: s.raw, Description: s.rawDescription}}, rows...)
 	}
 	return rows
 }
@@ -62,48 +62,48 @@ var Server = &Suite{
 	full:  bounds{40 * time.Second, 90 * time.Second, 3 * time.Minute, 570 * time.Second},
 	quick: bounds{5 * time.Second, 10 * time.Second, 25 * time.Second, 55 * time.Second},
 	scenarios: []scenario{
-		{name: "raw-put-1", what: "conditional PUT of 300 bytes into a folder, 1 writer", n: amount[int]{2000, 200}, ownServer: true, always: true, rate: true, run: rawPuts(1)},
-		{name: "raw-put-16", what: "the same, 16 writers", n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawPuts(16)},
-		{name: "raw-put-64", what: "the same, 64 writers", n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawPuts(64)},
-		{name: "raw-fsync", what: "the limit of the disk: 300 bytes appended to an open file, and fsync, 1 writer",
+		{name: "raw-put-1", description: "conditional PUT of 300 bytes into a folder, 1 writer", n: amount[int]{2000, 200}, ownServer: true, always: true, rate: true, run: rawPuts(1)},
+		{name: "raw-put-16", description: "the same, 16 writers", n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawPuts(16)},
+		{name: "raw-put-64", description: "the same, 64 writers", n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawPuts(64)},
+		{name: "raw-fsync", description: "the limit of the disk: 300 bytes appended to an open file, and fsync, 1 writer",
 			n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawSyncs},
 
-		{name: "start", what: "from the start of the process to its first answer, and its memory then",
+		{name: "start", description: "from the start of the process to its first answer, and its memory then",
 			n: amount[int]{5, 2}, ownServer: true, target: "RSS ≤ 40 MB, anonymous ≤ 14 MB", run: starts},
-		{name: "idle", what: "memory per idle conversation",
+		{name: "idle", description: "memory per idle conversation",
 			n: amount[int]{10_000, 500}, ownServer: true, target: "10,000 conversations: ≤ 4 kB each", run: idle},
-		{name: "rush", what: "a short turn of each of many new conversations within a minute, and memory then",
+		{name: "rush", description: "a short turn of each of many new conversations within a minute, and memory then",
 			n: amount[int]{50_000, 2000}, ownServer: true, target: "50,000 conversations: RSS ≤ 250 MB", rate: true, run: rush},
-		{name: "stored", what: "bytes in the folder per byte of replies, 1,000 tokens at 2 ms each", n: amount[int]{20, 4}, ownServer: true, run: stored},
+		{name: "stored", description: "bytes in the folder per byte of replies, 1,000 tokens at 2 ms each", n: amount[int]{20, 4}, ownServer: true, run: stored},
 
-		{name: "admission-warm", what: "POST to an idle conversation, 1 in flight", n: amount[int]{500, 100}, ratio: true,
+		{name: "admission-warm", description: "POST to an idle conversation, 1 in flight", n: amount[int]{500, 100}, ratio: true,
 			target: "p50 ≤ 0.75 ms", warm: fewWarm, run: admissionWarm},
-		{name: "admission-new", what: "POST that creates a conversation, 1 in flight", n: amount[int]{500, 100}, ratio: true,
+		{name: "admission-new", description: "POST that creates a conversation, 1 in flight", n: amount[int]{500, 100}, ratio: true,
 			target: "p50 ≤ 1.5 ms", warm: oneWarm, run: admissionNew},
-		{name: "admission-64", what: "POSTs to warm conversations while their turns run, 64 in flight", n: amount[int]{5000, 500}, ratio: true,
+		{name: "admission-64", description: "POSTs to warm conversations while their turns run, 64 in flight", n: amount[int]{5000, 500}, ratio: true,
 			target: "p99 ≤ 50 ms", warm: manyWarm, rate: true, run: admissionBurst},
-		{name: "admission-held", what: "POSTs alone, the model held back, warm conversations, 16 in flight",
+		{name: "admission-held", description: "POSTs alone, the model held back, warm conversations, 16 in flight",
 			n: amount[int]{10_000, 1000}, ownModel: true, ratio: true, target: "≥ 8,000/s", warm: manyWarm, rate: true, run: admissionHeld},
-		{name: "turns", what: "short turns from POST to settlement, 20 tokens at once, warm conversations, 16 in flight",
+		{name: "turns", description: "short turns from POST to settlement, 20 tokens at once, warm conversations, 16 in flight",
 			n: amount[int]{5000, 500}, target: "≥ 1,200/s, CPU ≤ 0.8 s per 1,000", warm: manyWarm, rate: true, run: turns},
-		{name: "first-delta", what: "from the POST to the first delta at an SSE reader", n: amount[int]{100, 20}, ratio: true,
+		{name: "first-delta", description: "from the POST to the first delta at an SSE reader", n: amount[int]{100, 20}, ratio: true,
 			target: "p50 ≤ 2 × raw PUT + 5 ms", warm: oneWarm, run: firstDelta},
-		{name: "token-lag", what: "from the model sending a token to an SSE reader, 200 tokens at 5 ms each",
+		{name: "token-lag", description: "from the model sending a token to an SSE reader, 200 tokens at 5 ms each",
 			n: amount[int]{10, 2}, ownModel: true, target: "p99 ≤ 60 ms", warm: fewWarm, run: tokenLag},
-		{name: "readers", what: "the same reply to many SSE readers at once, a sample per reader and token",
+		{name: "readers", description: "the same reply to many SSE readers at once, a sample per reader and token",
 			n: amount[int]{500, 100}, ownModel: true, target: "500 readers: p50 ≤ 35 ms, CPU ≤ 0.25 s", warm: oneWarm, run: manyReaders},
-		{name: "broadcast", what: "the limit: the frames of such a reply passed on by a bare Go program, a sample per reader and frame",
+		{name: "broadcast", description: "the limit: the frames of such a reply passed on by a bare Go program, a sample per reader and frame",
 			n: amount[int]{500, 100}, ownServer: true, warm: oneWarm, run: bareBroadcast},
 
-		{name: "turn-growth", what: "short turns at the end of a long conversation, the model's own time subtracted",
+		{name: "turn-growth", description: "short turns at the end of a long conversation, the model's own time subtracted",
 			n: amount[int]{10, 3}, ownModel: true, target: "1,000 turns: p50 ≤ 1.2 × at 10 turns", long: true, run: turnGrowth},
-		{name: "snapshot-warm", what: "snapshot of the long conversation", n: amount[int]{200, 50}, ratio: true,
+		{name: "snapshot-warm", description: "snapshot of the long conversation", n: amount[int]{200, 50}, ratio: true,
 			target: "1,000 turns: p50 ≤ 1.5 ms", long: true, rate: true, run: snapshotWarm},
-		{name: "updates-behind", what: "updates of the long conversation, from one turn behind", n: amount[int]{200, 50}, ratio: true,
+		{name: "updates-behind", description: "updates of the long conversation, from one turn behind", n: amount[int]{200, 50}, ratio: true,
 			target: "1,000 turns: p50 ≤ 1 ms", long: true, rate: true, run: updatesBehind},
-		{name: "snapshot-restart", what: "snapshot of the long conversation as the first request after a restart",
+		{name: "snapshot-restart", description: "snapshot of the long conversation as the first request after a restart",
 			n: amount[int]{50, 2}, ownServer: true, ratio: true, target: "1,000 turns: p50 ≤ 10 ms, p99 ≤ 30 ms", long: true, run: snapshotRestart},
-		{name: "kill", what: "from kill -9 in mid-reply to the last settlement after the restart",
+		{name: "kill", description: "from kill -9 in mid-reply to the last settlement after the restart",
 			n: amount[int]{3, 1}, ownServer: true, target: "≤ 2 s", warm: oneWarm, run: killed},
 	},
 }
@@ -115,19 +115,19 @@ var Cluster = &Suite{
 	full:  bounds{90 * time.Second, 3 * time.Minute, 6 * time.Minute, 20 * time.Minute},
 	quick: bounds{20 * time.Second, 3 * time.Minute, 6 * time.Minute, 20 * time.Minute},
 	scenarios: []scenario{
-		{name: "cluster-failover", what: "from kill -9 of one of three nodes to the first new batch of each turn it ran, at an SSE reader of another node; requests to the other nodes meanwhile",
+		{name: "cluster-failover", description: "from kill -9 of one of three nodes to the first new batch of each turn it ran, at an SSE reader of another node; requests to the other nodes meanwhile",
 			n: amount[int]{8, 2}, target: "p50 ≤ 3,000 ms, max ≤ 6,000 ms, failed 0", run: within(equal(3), 3, failover)},
-		{name: "cluster-leave", what: "requests at a fixed rate to the ready nodes, from when each was due, while a node joins and another one leaves by SIGTERM",
+		{name: "cluster-leave", description: "requests at a fixed rate to the ready nodes, from when each was due, while a node joins and another one leaves by SIGTERM",
 			n: amount[int]{200, 100}, target: "200/s: failed 0, attempts consumed 0", rate: true, run: within(equal(3), 2, leave)},
-		{name: "cluster-rolling", what: "the same while every node is stopped by SIGTERM and started again in turn",
+		{name: "cluster-rolling", description: "the same while every node is stopped by SIGTERM and started again in turn",
 			n: amount[int]{200, 100}, target: "failed 0, lost 0, attempts consumed 0", rate: true, run: within(equal(3), 3, rolling)},
-		{name: "cluster-admission", what: "POST to an idle conversation through a node that does not own it, in turn with the same through its owner, 1 in flight",
+		{name: "cluster-admission", description: "POST to an idle conversation through a node that does not own it, in turn with the same through its owner, 1 in flight",
 			n: amount[int]{500, 100}, target: "p50 ≤ 1.3 × through the owner", run: within(oneOwner(false), 2, acrossNodes)},
-		{name: "cluster-readers", what: "a batch at SSE readers of another node, behind the median of as many readers at the owner",
+		{name: "cluster-readers", description: "a batch at SSE readers of another node, behind the median of as many readers at the owner",
 			n: amount[int]{200, 50}, target: "p50 ≤ 2 ms", run: within(oneOwner(false), 2, readersOfTwo)},
-		{name: "cluster-heads", what: "snapshot of an idle and of a streaming conversation, 1 in flight, at the owner, at another node, and there with strict reads: p50 of each",
+		{name: "cluster-heads", description: "snapshot of an idle and of a streaming conversation, 1 in flight, at the owner, at another node, and there with strict reads: p50 of each",
 			n: amount[int]{200, 50}, run: within(oneOwner(false), 3, heads)},
-		{name: "cluster-idle", what: "memory of a node with idle conversations, above that at its start",
+		{name: "cluster-idle", description: "memory of a node with idle conversations, above that at its start",
 			n: amount[int]{10_000, 500}, target: "10,000 conversations: ≤ 40 MB", run: within(oneOwner(true), 2, idleMember)},
 	},
 }
@@ -141,16 +141,16 @@ var Log = &Suite{
 	full:  bounds{30 * time.Second, 5 * time.Second, 6 * time.Minute, 20 * time.Minute},
 	quick: bounds{8 * time.Second, 2 * time.Second, 6 * time.Minute, 20 * time.Minute},
 	scenarios: []scenario{
-		{raw: "raw-1k", rawWhat: "conditional PUT of the object of a batch of 1 KiB, 1 in flight, in turn with append-1k",
-			name: "append-1k", what: "append of a record line of 1 KiB, 1 in flight",
+		{raw: "raw-1k", rawDescription: "conditional PUT of the object of a batch of 1 KiB, 1 in flight, in turn with append-1k",
+			name: "append-1k", description: "append of a record line of 1 KiB, 1 in flight",
 			n: amount[int]{4000, 1000}, target: pace, run: logged(1<<10, pairs)},
-		{raw: "raw-8k", rawWhat: "conditional PUT of the object of a batch of 8 KiB, 1 in flight, in turn with append-8k",
-			name: "append-8k", what: "append of a record line of 8 KiB, 1 in flight",
+		{raw: "raw-8k", rawDescription: "conditional PUT of the object of a batch of 8 KiB, 1 in flight, in turn with append-8k",
+			name: "append-8k", description: "append of a record line of 8 KiB, 1 in flight",
 			n: amount[int]{4000, 1000}, target: pace, run: logged(8<<10, pairs)},
-		{raw: "raw-64", rawWhat: "conditional PUTs of the object of a batch of 1 KiB, 64 writers, in turn with append-64",
-			name: "append-64", what: "appends of 1 KiB in 64 conversations, one in flight in each",
+		{raw: "raw-64", rawDescription: "conditional PUTs of the object of a batch of 1 KiB, 64 writers, in turn with append-64",
+			name: "append-64", description: "appends of 1 KiB in 64 conversations, one in flight in each",
 			n: amount[int]{30, 10}, target: "rate ≥ 0.9 × raw PUT", rate: true, run: logged(1<<10, crowds)},
-		{name: "stream", what: "records of 120 bytes in one conversation; records that arrive during an append form the next",
+		{name: "stream", description: "records of 120 bytes in one conversation; records that arrive during an append form the next",
 			n: amount[int]{1 << 30, 200 << 20}, target: "in a folder: ≥ 50 MB/s", rate: true, run: logged(streamLine, saturated)},
 	},
 }
