@@ -25,7 +25,7 @@ type AskOptions struct {
 // same reply.
 //
 // The reply has the agent's text and output. Of a reply longer than 24 KiB it has the beginning of the
-// text, and [conversation.Reply.Cut] is set; the whole reply is in the other conversation. A
+// text, and [conversation.Reply.Truncated] is set; the whole reply is in the other conversation. A
 // conversation may ask itself, and two may ask each other, because a suspended call does not block
 // later messages, unless the agent has AnswerInOrder: then the wait times out.
 //
@@ -73,7 +73,7 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 		return nil, err
 	}
 	settled := conversation.Settlement{SubmissionID: sent.Submission, Outcome: sent.Outcome, Error: sent.Error}
-	return &conversation.Reply{Submission: sent.Submission, Text: sent.Text, Output: sent.Output, Cut: sent.Cut}, settled.AsError()
+	return &conversation.Reply{Submission: sent.Submission, Text: sent.Text, Output: sent.Output, Truncated: sent.Truncated}, settled.AsError()
 }
 
 // sentReplySchema is that of a [conversation.SentReply].

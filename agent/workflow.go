@@ -228,7 +228,7 @@ func (s *steps) result(ctx context.Context, name string, id conversation.RunID) 
 		return nil, &StepError{Step: name, Err: fmt.Errorf("the reply cannot be read: %w", err)}
 	}
 	settled := conversation.Settlement{SubmissionID: sent.Submission, Outcome: sent.Outcome, Error: sent.Error}
-	if err := settled.AsError(); err != nil || !sent.Cut {
+	if err := settled.AsError(); err != nil || !sent.Truncated {
 		return sent.Output, err
 	}
 	runs, ok := s.recorder.(runReader)

@@ -126,7 +126,7 @@ func TestAskRepliesMatch(t *testing.T) {
 		if errors.Is(err, agent.ErrSuspended) {
 			return "", err
 		}
-		if err != nil || reply.Text != markup || reply.Cut {
+		if err != nil || reply.Text != markup || reply.Truncated {
 			t.Errorf("%+v, %v", reply, err)
 		}
 		_, err = audit.Run(ctx, "audit", struct{}{}, nil)

@@ -58,7 +58,7 @@ func (f Refusals) classify(res *http.Response, body []byte, now time.Time) error
 	if refused == nil && code == "" {
 		return nil
 	}
-	err := &AnswerError{Status: res.StatusCode, Code: shownCode(code)}
+	err := &AnswerError{Status: res.StatusCode, Code: printableCode(code)}
 	if later := new(outbox.LaterError); errors.As(refused, &later) {
 		wait = max(wait, later.After)
 	}
@@ -81,8 +81,8 @@ func permanent(status int, code string) bool {
 	return status/100 == 4 || status/100 == 2 && code != ""
 }
 
-// shownCode sanitizes a code for logs.
-func shownCode(code string) string {
+// printableCode sanitizes a code for logs.
+func printableCode(code string) string {
 	code = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return -1

@@ -23,10 +23,10 @@ type Reply struct {
 	Address    string
 	Submission conversation.SubmissionID
 	// Outcome is completed, failed or aborted, or "" for an unfinished draft. Text is the agent's
-	// answer, up to 24 KiB; it may be empty. Cut reports that the conversation has more of it.
-	Outcome conversation.Outcome
-	Text    string
-	Cut     bool
+	// answer, up to 24 KiB; it may be empty. Truncated reports that the conversation has more of it.
+	Outcome   conversation.Outcome
+	Text      string
+	Truncated bool
 }
 
 // UUID returns the id as a UUID of version 8, for platforms that require one.
@@ -82,7 +82,7 @@ func replyOf(p outbox.Post) (Reply, error) {
 	}
 	return Reply{
 		ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Address: cmp.Or(p.ReplyAddress, n.Data.ID), Submission: n.Data.Submission,
-		Outcome: n.Data.Outcome, Text: n.Data.Text, Cut: n.Data.Cut,
+		Outcome: n.Data.Outcome, Text: n.Data.Text, Truncated: n.Data.Truncated,
 	}, nil
 }
 
@@ -103,7 +103,7 @@ func (r *Reply) Parts(most int, size func(text string) int) []string {
 
 // whole returns the text of the reply. It ends in "…" if it is truncated.
 func (r *Reply) whole() string {
-	if r.Cut || r.Outcome == "" {
+	if r.Truncated || r.Outcome == "" {
 		return r.Text + "…"
 	}
 	return r.Text

@@ -19,7 +19,7 @@ func TestReplies(t *testing.T) {
 		`"submissionId":"sub_1","outcome":"completed","text":"Done.","cut":true,"later":1}}`
 	lost := errors.New("lost")
 	for body, want := range map[string]channels.Reply{
-		notice: {ID: "post_1", Agent: "desk", InstanceID: "slack:v1:T:C:1", Address: "slack:v1:T:C:1", Submission: "sub_1", Outcome: "completed", Text: "Done.", Cut: true},
+		notice: {ID: "post_1", Agent: "desk", InstanceID: "slack:v1:T:C:1", Address: "slack:v1:T:C:1", Submission: "sub_1", Outcome: "completed", Text: "Done.", Truncated: true},
 		`{"type":"submission.settled","data":{"agent":"desk","id":"i","submissionId":"sub_2","outcome":"failed","error":{"type":"x","message":"secret"}}}`: {
 			ID: "post_1", Agent: "desk", InstanceID: "i", Address: "i", Submission: "sub_2", Outcome: "failed",
 		},
@@ -92,7 +92,7 @@ func TestReplyUUID(t *testing.T) {
 func TestExcerpt(t *testing.T) {
 	for want, r := range map[string]channels.Reply{
 		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},
-		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Cut: true}, "Dra…": {Text: "Dra"},
+		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Truncated: true}, "Dra…": {Text: "Dra"},
 	} {
 		if got := r.Excerpt(6); got != want {
 			t.Errorf("%+v: got %q, want %q", r, got, want)

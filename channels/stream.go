@@ -70,9 +70,9 @@ func newStreamed(m Messages, most int) *streamed {
 	return s
 }
 
-// maxShown limits how many messages of incomplete replies are remembered. A forgotten one is posted
+// maxPrinted limits how many messages of incomplete replies are remembered. A forgotten one is posted
 // again under its ID.
-const maxShown = 4096
+const maxPrinted = 4096
 
 // message is a posted message: its name, and the digest of its text if known.
 type message struct {
@@ -104,7 +104,7 @@ func (s *streamed) Show(ctx context.Context, d outbox.Draft) error {
 	}
 	r := Reply{
 		ID: string(d.Submission), Agent: d.From.Agent, InstanceID: d.From.ID, Address: cmp.Or(d.ReplyAddress, d.From.ID),
-		Submission: d.Submission, Text: d.Text, Cut: d.Cut,
+		Submission: d.Submission, Text: d.Text, Truncated: d.Truncated,
 	}
 	return s.show(ctx, r, r.begin(s.most, s.size))
 }
@@ -201,7 +201,7 @@ func (s *streamed) know(id string, m message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for old := range s.shown {
-		if len(s.shown) < maxShown {
+		if len(s.shown) < maxPrinted {
 			break
 		}
 		delete(s.shown, old)

@@ -60,7 +60,7 @@ type (
 	stateForm struct {
 		Reducer        int                        `json:"reducer"`
 		Head           Offset                     `json:"head"`
-		Born           Offset                     `json:"born"`
+		Start          Offset                     `json:"born"`
 		Created        *ConversationCreated       `json:"created"`
 		History        HistoryCounts              `json:"history"`
 		Messages       []messageForm              `json:"messages"`
@@ -145,7 +145,7 @@ func EncodeState(s *State) ([]byte, error) {
 // form returns the first line of the state, with marks in place of long values.
 func (s *State) form(long *splice) *stateForm {
 	f := &stateForm{
-		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
+		Reducer: s.reducer(), Head: s.head, Start: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
 		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
 		Waits: s.waits, Signals: s.signals, Decided: s.decided, PendingReplies: s.pendingReplies, Posts: s.posts, PostsAt: s.postsAt, Run: s.run, Paths: s.paths, Trees: s.trees,
@@ -299,7 +299,7 @@ func DecodeState(b []byte) (*State, error) {
 		return nil, fmt.Errorf("decode state: %w", err)
 	}
 	s := newStateAt(f.Head)
-	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
+	s.born, s.created, s.history, s.compacted, s.refused = f.Start, f.Created, f.History, f.Compacted, f.Refused
 	s.settlements, s.waits, s.signals, s.decided, s.pendingReplies = f.Settlements, f.Waits, f.Signals, f.Decided, f.PendingReplies
 	s.posts, s.postsAt, s.run, s.paths, s.trees = f.Posts, f.PostsAt, f.Run, f.Paths, f.Trees
 	for k, v := range f.Author {

@@ -290,8 +290,8 @@ func TestMarksOfAStream(t *testing.T) {
 	}
 	// A new incarnation has its own marks.
 	apply(&conversation.ConversationDeleted{})
-	if last, ok := marks.Last(); len(marks.List) != 1 || !ok || last.Next != p.Born() {
-		t.Errorf("after a deletion: %d marks, the last at %d of %d", len(marks.List), last.Next, p.Born())
+	if last, ok := marks.Last(); len(marks.List) != 1 || !ok || last.Next != p.FirstEvent() {
+		t.Errorf("after a deletion: %d marks, the last at %d of %d", len(marks.List), last.Next, p.FirstEvent())
 	}
 }
 

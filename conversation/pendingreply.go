@@ -30,11 +30,11 @@ type SentReply struct {
 	Submission SubmissionID     `json:"submissionId"`
 	Outcome    Outcome          `json:"outcome"`
 	Error      *SettlementError `json:"error,omitempty"`
-	// Text is the agent's text, and Output the agent's structured output. If they are too long, Cut is
+	// Text is the agent's text, and Output the agent's structured output. If they are too long, Truncated is
 	// set, Text is truncated and Output is omitted.
-	Text   string          `json:"text,omitempty"`
-	Output json.RawMessage `json:"output,omitempty"`
-	Cut    bool            `json:"cut,omitempty"`
+	Text      string          `json:"text,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	Truncated bool            `json:"cut,omitempty"`
 }
 
 // Signal returns the signal that delivers the reply to the wait of a name. An error message is
@@ -102,11 +102,11 @@ func (s *State) replied(sub *Submission, r *SubmissionSettled) {
 
 func (s *State) sentReply(sub *Submission, r *SubmissionSettled) *SentReply {
 	sent, output := &SentReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}, s.outputOf(sub)
-	sent.Text, sent.Cut = sub.Draft()
+	sent.Text, sent.Truncated = sub.Draft()
 	if len(output) <= MaxReplyBytes {
 		sent.Output = output
 	}
-	sent.Cut = sent.Cut || len(sent.Output) < len(output)
+	sent.Truncated = sent.Truncated || len(sent.Output) < len(output)
 	return sent
 }
 

@@ -31,8 +31,8 @@ func TestPendingReply(t *testing.T) {
 		if o == nil || o.Reply == nil || o.At != s.Head() || o.Reply.Outcome != conversation.OutcomeCompleted {
 			t.Fatalf("%s: got pending reply %+v", name, o)
 		}
-		if cut := len(text) > conversation.MaxReplyBytes; o.Reply.Cut != cut || !cut && o.Reply.Text != text || !strings.HasPrefix(text, o.Reply.Text[:3]) || len(o.Reply.Text) > conversation.MaxReplyBytes {
-			t.Errorf("%s: got a reply of %d bytes, cut %v", name, len(o.Reply.Text), o.Reply.Cut)
+		if cut := len(text) > conversation.MaxReplyBytes; o.Reply.Truncated != cut || !cut && o.Reply.Text != text || !strings.HasPrefix(text, o.Reply.Text[:3]) || len(o.Reply.Text) > conversation.MaxReplyBytes {
+			t.Errorf("%s: got a reply of %d bytes, cut %v", name, len(o.Reply.Text), o.Reply.Truncated)
 		}
 		apply(t, s, &conversation.ReplySent{Must: true, Submission: "sub_1"})
 		if len(s.PendingReplies()) != 0 {

@@ -20,8 +20,8 @@ type Reply struct {
 	// Message is the whole message. It is nil if the agent produced none, and for a reply to another
 	// conversation, which has only text and output.
 	Message *Message
-	// Cut is set if such a reply was too long: Text is truncated and Output is nil.
-	Cut bool
+	// Truncated is set if such a reply was too long: Text is truncated and Output is nil.
+	Truncated bool
 }
 
 // ReplyOf returns the reply to a submission from a message, nil for none.

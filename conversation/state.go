@@ -330,8 +330,8 @@ func (s *State) foldRefused(r *ImagesRefused) {
 	s.refused = s.refused[max(0, len(s.refused)-MaxRefused):]
 }
 
-// Born returns the offset of the batch that created this incarnation.
-func (s *State) Born() Offset { return s.born }
+// Start returns the offset of the batch that created this incarnation.
+func (s *State) Start() Offset { return s.born }
 
 // Unsettled returns the submissions without a settlement, in admission order. The slice is shared and
 // read-only.

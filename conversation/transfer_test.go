@@ -110,15 +110,15 @@ func TestTransferOfRandomStreams(t *testing.T) {
 		var events transfer.Events
 		p, run := new(feed.Projector), false
 		for _, b := range batches {
-			born, page := p.Born(), []json.RawMessage{}
+			born, page := p.FirstEvent(), []json.RawMessage{}
 			numbers := []int64{}
 			err := p.Apply(b.Records, func(e feed.Event) { page, numbers = append(page, e.JSON), append(numbers, e.Number) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Born() != born { // a reader gets only the current incarnation
+			if p.FirstEvent() != born { // a reader gets only the current incarnation
 				events, run = transfer.Events{}, false
-				for len(page) > 0 && numbers[0] < p.Born() {
+				for len(page) > 0 && numbers[0] < p.FirstEvent() {
 					page, numbers = page[1:], numbers[1:]
 				}
 			}

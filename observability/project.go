@@ -159,9 +159,9 @@ func (p *projection) record(r conversation.Record) {
 			Name: stored(r.Name), ToolName: r.Tool, ToolCallID: r.Call, Reason: string(r.Reason), Signal: r.Signal, DurationMs: r.WaitedMs,
 		})
 	case *conversation.PostDeferred:
-		p.add(whole(r.Submission), r.At, &Post{PostID: r.Post, Target: shownTarget(r.Target), Outcome: PostDeferred, Attempts: r.Attempts, DurationMs: r.DurationMs})
+		p.add(whole(r.Submission), r.At, &Post{PostID: r.Post, Target: redactedTarget(r.Target), Outcome: PostDeferred, Attempts: r.Attempts, DurationMs: r.DurationMs})
 	case *conversation.PostDone:
-		p.add(whole(r.Submission), r.At, &Post{PostID: r.Post, Target: shownTarget(r.Target), Outcome: string(r.End), Attempts: r.Attempts, DurationMs: r.DurationMs})
+		p.add(whole(r.Submission), r.At, &Post{PostID: r.Post, Target: redactedTarget(r.Target), Outcome: string(r.End), Attempts: r.Attempts, DurationMs: r.DurationMs})
 	case *conversation.ChildStarted:
 		p.taskStarted(r)
 	case *conversation.ChildSettled:
@@ -522,8 +522,8 @@ func (p *projection) terminated(r *conversation.SubmissionSettled, err *Error) {
 	p.add(whole(r.Submission), r.At, &SubmissionRecovery{Operation: operation, Outcome: OutcomeTerminated, Attempt: r.Attempts, Error: err})
 }
 
-// shownTarget returns a target without possible secrets: the path of a URL and the rest.
-func shownTarget(target string) string {
+// redactedTarget returns a target without possible secrets: the path of a URL and the rest.
+func redactedTarget(target string) string {
 	scheme, rest, isURL := strings.Cut(target, "://")
 	if !isURL {
 		return stored(target)

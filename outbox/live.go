@@ -23,10 +23,10 @@ type Draft struct {
 	From       conversation.Address
 	UID        conversation.UID
 	Submission conversation.SubmissionID
-	// Text is the durable text so far, never empty, up to 24 KiB; Cut reports truncation. It may
+	// Text is the durable text so far, never empty, up to 24 KiB; Truncated reports truncation. It may
 	// become shorter, because the text of a failed stream is withdrawn.
-	Text string
-	Cut  bool
+	Text      string
+	Truncated bool
 }
 
 // Live is a [Target] that shows a notice of a settlement while it is generated.

@@ -30,7 +30,7 @@ type shown struct {
 	noReplay bool
 }
 
-func shownTo(m Model) shown { return shown{spec: m.Spec(), images: imagesFor(m), noReplay: m.NoReplay} }
+func viewFor(m Model) shown { return shown{spec: m.Spec(), images: imagesFor(m), noReplay: m.NoReplay} }
 
 // NewBlock returns a block of messages. The block retains the slice; the caller must not change it.
 func NewBlock(messages []Message) *Block {
@@ -97,7 +97,7 @@ func (b *Block) Forget() {
 // encoding and its size in bytes. EncodeBlock reuses the cached encoding if it has type T, was made
 // for an equivalent model, and fits accepts it. Each codec uses its own T. A T must not change.
 func EncodeBlock[T any](b *Block, m Model, fits func(T) bool, encode func([]Message) (T, int64, error)) (T, error) {
-	to := shownTo(m)
+	to := viewFor(m)
 	b.mu.Lock()
 	encoded, was := b.encoded, b.shown
 	b.mu.Unlock()

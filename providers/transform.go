@@ -57,7 +57,7 @@ func transformMessages(m Model, messages []Message) []Message {
 
 // appendTurn appends one message and those up to the next assistant message.
 func appendTurn(out []Message, m Model, turn []Message) []Message {
-	images := shownTo(m).images
+	images := viewFor(m).images
 	if turn[0].Role == RoleAssistant {
 		parts, calls := assistantParts(turn[0], m)
 		if len(parts) > 0 {

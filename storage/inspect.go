@@ -15,16 +15,16 @@ import (
 
 // ObjectName is a parsed key. Fields that a kind does not use are zero.
 type ObjectName struct {
-	Kind   ObjectKind
-	Conv   conversation.Key
-	First  int64  // First batch of a segment; else number of the batch, page, journal (of either kind) or epoch; for a checkpoint, timer or dead letter its batch.
-	Last   int64  // Last batch of a segment.
-	Digest string // 32 digits for a checkpoint or page, 64 for an attachment.
-	Member string // Of a journal (of either kind), heartbeat or staged object.
-	Shard  int    // Of a journal (of either kind) or timer.
-	Agent  string // Agent and Day belong to an index entry.
-	Day    string
-	Cut    bool // Set for a truncated object, see [TruncatedKey].
+	Kind      ObjectKind
+	Conv      conversation.Key
+	First     int64  // First batch of a segment; else number of the batch, page, journal (of either kind) or epoch; for a checkpoint, timer or dead letter its batch.
+	Last      int64  // Last batch of a segment.
+	Digest    string // 32 digits for a checkpoint or page, 64 for an attachment.
+	Member    string // Of a journal (of either kind), heartbeat or staged object.
+	Shard     int    // Of a journal (of either kind) or timer.
+	Agent     string // Agent and Day belong to an index entry.
+	Day       string
+	Truncated bool // Set for a truncated object, see [TruncatedKey].
 }
 
 // ParseKey parses a key of a bucket. It accepts exactly the keys that this package makes. For a
@@ -110,8 +110,8 @@ func parseConvKey(key string) (ObjectName, bool) {
 	case KindTruncated:
 		name, was, _ := strings.Cut(rest, "/")
 		n, ok := parseConvKey(FolderOf(n.Conv) + was)
-		ok = ok && !n.Cut && segment.Plain(name)
-		n.Cut = true
+		ok = ok && !n.Truncated && segment.Plain(name)
+		n.Truncated = true
 		return n, ok
 	case KindAttachment:
 		n.Digest = rest

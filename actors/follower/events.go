@@ -94,7 +94,7 @@ func (s *Set) Events(ctx context.Context, at conversation.Address, after int64, 
 		return page, err
 	}
 	e, limit := v.events, max(limit, 1)
-	tail, from := e.tail(), max(after+1, e.made.Born())
+	tail, from := e.tail(), max(after+1, e.made.FirstEvent())
 	page = conversation.EventPage{JSON: s.empty, Next: after, UpToDate: true, Closed: e.made.Closed(), Through: v.head()}
 	switch {
 	case from > tail:

@@ -63,7 +63,7 @@ func (r *refold) page(after, n int) (out *conversation.HistoryPage, err error) {
 func (r *refold) take(n int) (*conversation.HistoryPage, error) {
 	for {
 		if r.uncut >= min(CutEvery, r.set.options.HoldBytes) || r.ended {
-			ours, most := r.state.Born() == r.born, n
+			ours, most := r.state.Start() == r.born, n
 			if !ours { // skip a deleted incarnation
 				most = math.MaxInt
 			}

@@ -73,7 +73,7 @@ func (v *view) weight() int64 {
 func (v *view) restore(
 	s *conversation.State, size int64, pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef,
 ) {
-	v.state, v.born, v.folded, v.pages, v.refs = s, s.Born(), size, pages, refs
+	v.state, v.born, v.folded, v.pages, v.refs = s, s.Start(), size, pages, refs
 	for _, p := range pages {
 		v.kept += p.Bytes()
 	}

@@ -122,14 +122,14 @@ func plain(text, bot string) string {
 				after = strings.TrimLeft(after, ":, ")
 			}
 		} else {
-			b.WriteString(unescape.Replace(shownToken(token)))
+			b.WriteString(unescape.Replace(tokenText(token)))
 		}
 		text = after
 	}
 }
 
-// shownToken returns the visible form of a token: a mention, a channel, or a link.
-func shownToken(token string) string {
+// tokenText returns the visible form of a token: a mention, a channel, or a link.
+func tokenText(token string) string {
 	target, label, labeled := strings.Cut(token, "|")
 	labeled = labeled && label != ""
 	switch {

@@ -22,8 +22,8 @@ type Mark struct {
 	// Seq is the number of the batch before the position.
 	Seq int64 `json:"seq"`
 	// Next is the number of the next event, Born that of the incarnation's first event.
-	Next int64 `json:"next"`
-	Born int64 `json:"born,omitempty"`
+	Next       int64 `json:"next"`
+	FirstEvent int64 `json:"born,omitempty"`
 	// State is the encoded state of the projector.
 	State json.RawMessage `json:"state"`
 }
@@ -47,7 +47,7 @@ func (p *Projector) Mark(seq int64) (Mark, error) {
 	if err != nil {
 		return Mark{}, fmt.Errorf("mark event stream: %w", err)
 	}
-	return Mark{Seq: seq, Next: p.s.Next, Born: p.s.Born, State: state}, nil
+	return Mark{Seq: seq, Next: p.s.Next, FirstEvent: p.s.FirstEvent, State: state}, nil
 }
 
 // Resume returns a projector that continues from a mark. created is the record that began the
@@ -72,7 +72,7 @@ func (m Mark) Resume(created *conversation.ConversationCreated) (*Projector, err
 			return nil, fmt.Errorf("resume event stream: missing state of %s", id)
 		}
 	}
-	if p.s.Next != m.Next || p.s.Born != m.Born {
+	if p.s.Next != m.Next || p.s.FirstEvent != m.FirstEvent {
 		return nil, fmt.Errorf("resume event stream: mark of event %d is of %d", m.Next, p.s.Next)
 	}
 	return p, nil
@@ -133,11 +133,11 @@ func (m *Marks) Before(n int64) (k Mark, ok bool) {
 // Note adds a mark after batch seq if the previous one is far enough away and the state is small.
 func (m *Marks) Note(seq int64, p *Projector) {
 	m.Gap = max(m.Gap, firstGap)
-	if last, ok := m.Last(); ok && last.Born != p.s.Born { // of a deleted incarnation
+	if last, ok := m.Last(); ok && last.FirstEvent != p.s.FirstEvent { // of a deleted incarnation
 		m.List = nil
 	}
 	last, ok := m.Last()
-	near := ok && p.s.Next-last.Next < m.Gap || !ok && p.s.Born == 0 && p.s.Next < m.Gap
+	near := ok && p.s.Next-last.Next < m.Gap || !ok && p.s.FirstEvent == 0 && p.s.Next < m.Gap
 	if near || ok && seq <= last.Seq || p.Weight() > 4*maxMarkState {
 		return
 	}

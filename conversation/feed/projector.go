@@ -32,12 +32,12 @@ type Projector struct {
 
 // state is the projector's state between batches.
 type state struct {
-	Next      int64                                 `json:"next"`            // number of the next event
-	Born      int64                                 `json:"born,omitempty"`  // number of the first event of the current incarnation
-	At        conversation.Time                     `json:"at,omitzero"`     // time of the previous record
-	Unsettled map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
-	Tasks     map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // active subagents
-	Run       *run                                  `json:"run,omitempty"`   // of a run's log
+	Next       int64                                 `json:"next"`            // number of the next event
+	FirstEvent int64                                 `json:"born,omitempty"`  // number of the first event of the current incarnation
+	At         conversation.Time                     `json:"at,omitzero"`     // time of the previous record
+	Unsettled  map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
+	Tasks      map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // active subagents
+	Run        *run                                  `json:"run,omitempty"`   // of a run's log
 
 	incarnation *conversation.ConversationCreated // began the current incarnation; nil while events are only counted
 }
@@ -75,8 +75,8 @@ type turn struct {
 // Next returns the number of the next event.
 func (p *Projector) Next() int64 { return p.s.Next }
 
-// Born returns the number of the first event of the current incarnation.
-func (p *Projector) Born() int64 { return p.s.Born }
+// FirstEvent returns the number of the first event of the current incarnation.
+func (p *Projector) FirstEvent() int64 { return p.s.FirstEvent }
 
 // Apply passes the events of the next batch to emit, which may be nil. After an error the projector
 // must not be used. The error is [ErrVersion] or an encoding failure.
@@ -97,7 +97,7 @@ func (p *Projector) record(r conversation.Record) {
 	case *conversation.ConversationCreated:
 		p.created(r)
 	case *conversation.ConversationDeleted:
-		p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At}
+		p.s = state{Next: p.s.Next, FirstEvent: p.s.Next, At: r.At}
 	default:
 		switch u := p.s.Run; {
 		case u == nil:
@@ -185,7 +185,7 @@ func (p *Projector) created(r *conversation.ConversationCreated) {
 		p.failed = fmt.Errorf("%w: %d, this one is %d", ErrVersion, r.Stream, Version)
 		return
 	}
-	p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At, incarnation: r}
+	p.s = state{Next: p.s.Next, FirstEvent: p.s.Next, At: r.At, incarnation: r}
 	if _, ok := conversation.WorkflowOf(r.Agent); ok {
 		p.s.Run = &run{}
 	}

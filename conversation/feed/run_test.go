@@ -115,8 +115,8 @@ func TestStreamOfARunCloses(t *testing.T) {
 	}
 	closed(false, records{&conversation.ConversationDeleted{At: 5000}})
 	closed(false, begun())
-	if p.Born() != end || p.Next() != end+1 {
-		t.Errorf("new incarnation: got first event %d and next %d, want both after %d", p.Born(), p.Next(), end)
+	if p.FirstEvent() != end || p.Next() != end+1 {
+		t.Errorf("new incarnation: got first event %d and next %d, want both after %d", p.FirstEvent(), p.Next(), end)
 	}
 	p = new(feed.Projector)
 	closed(false, records{created(), admitted("1", "hi"), settled("1", conversation.OutcomeCompleted)})

@@ -171,7 +171,7 @@ func (f *forged) fail(code conversation.Code) {
 	s.Outcome, s.Error = conversation.OutcomeFailed, &conversation.SettlementError{Type: code}
 }
 
-func TestShownLacks(t *testing.T) {
+func TestCountsLack(t *testing.T) {
 	for p, desc := range map[Profile]schedule.Event{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed", Trees: "tree member aborted"} {
 		s := schedule.Counts{}
 		for desc, n := range p.wanted() {

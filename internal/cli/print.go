@@ -42,22 +42,22 @@ type Printer struct {
 	call conversation.CallID   // tool call whose line is open
 	used int                   // characters of that line
 	// shown holds the printed messages, and calls the tools of open messages.
-	shown  map[conversation.MessageID]*shownMessage
-	calls  map[conversation.CallID]*shownItem
+	shown  map[conversation.MessageID]*printedMessage
+	calls  map[conversation.CallID]*printedItem
 	ended  map[conversation.SubmissionID]bool
 	advice string // last advisory of the runtime
 }
 
-// shownMessage is the printed part of a message. A settled message never changes, so its items are
+// printedMessage is the printed part of a message. A settled message never changes, so its items are
 // dropped.
-type shownMessage struct {
+type printedMessage struct {
 	of    conversation.SubmissionID
-	items []*shownItem
+	items []*printedItem
 	done  bool
 }
 
-// shownItem is a piece of text, or a tool call with its input and output.
-type shownItem struct {
+// printedItem is a piece of text, or a tool call with its input and output.
+type printedItem struct {
 	kind, name string
 	text       []byte
 	call       conversation.CallID
@@ -69,7 +69,7 @@ type shownItem struct {
 // NewPrinter returns a printer that writes to out.
 func NewPrinter(out io.Writer, o *PrintOptions) *Printer {
 	p := &Printer{
-		out: out, shown: map[conversation.MessageID]*shownMessage{}, calls: map[conversation.CallID]*shownItem{},
+		out: out, shown: map[conversation.MessageID]*printedMessage{}, calls: map[conversation.CallID]*printedItem{},
 		ended: map[conversation.SubmissionID]bool{},
 	}
 	if o != nil {
@@ -138,7 +138,7 @@ func (p *Printer) Chunk(c conversation.Chunk) {
 	case conversation.ChunkDelta:
 		p.text(p.message(c.MessageID, ""), string(c.Kind), c.Delta)
 	case conversation.ChunkToolInput:
-		p.called(p.message(c.MessageID, ""), &shownItem{kind: conversation.PartTypeTool, call: c.ToolCallID, name: c.ToolName, text: c.Input})
+		p.called(p.message(c.MessageID, ""), &printedItem{kind: conversation.PartTypeTool, call: c.ToolCallID, name: c.ToolName, text: c.Input})
 	case conversation.ChunkToolOutput:
 		p.answered(p.calls[c.ToolCallID], c.ToolCallID, string(c.Output), false, c.DurationMs)
 	case conversation.ChunkToolOutputError:
@@ -168,10 +168,10 @@ func (p *Printer) wanted(c conversation.Chunk) bool {
 	return p.shown[c.MessageID] != nil
 }
 
-func (p *Printer) message(id conversation.MessageID, of conversation.SubmissionID) *shownMessage {
+func (p *Printer) message(id conversation.MessageID, of conversation.SubmissionID) *printedMessage {
 	m := p.shown[id]
 	if m == nil {
-		m = &shownMessage{of: of}
+		m = &printedMessage{of: of}
 		p.shown[id] = m
 	}
 	return m
@@ -180,16 +180,16 @@ func (p *Printer) message(id conversation.MessageID, of conversation.SubmissionI
 // step ends a piece of text: the next text of the same kind is a new part.
 func (p *Printer) step(id conversation.MessageID) {
 	if m := p.shown[id]; m != nil && len(m.items) > 0 {
-		m.items = append(m.items, &shownItem{})
+		m.items = append(m.items, &printedItem{})
 	}
 }
 
-func (p *Printer) text(m *shownMessage, kind, text string) {
+func (p *Printer) text(m *printedMessage, kind, text string) {
 	if text == "" {
 		return
 	}
 	if n := len(m.items); n == 0 || m.items[n-1].kind != kind {
-		m.items = append(m.items, &shownItem{kind: kind})
+		m.items = append(m.items, &printedItem{kind: kind})
 	}
 	last := m.items[len(m.items)-1]
 	last.text = append(last.text, text...)
@@ -211,7 +211,7 @@ func (p *Printer) text(m *shownMessage, kind, text string) {
 	fmt.Fprint(p.out, text)
 }
 
-func (p *Printer) called(m *shownMessage, item *shownItem) {
+func (p *Printer) called(m *printedMessage, item *printedItem) {
 	m.items = append(m.items, item)
 	p.calls[item.call] = item
 	if p.enc != nil {
@@ -228,7 +228,7 @@ func (p *Printer) called(m *shownMessage, item *shownItem) {
 	p.open, p.call, p.used = true, item.call, utf8.RuneCountInString(text)
 }
 
-func (p *Printer) answered(item *shownItem, call conversation.CallID, result string, failed bool, took *int64) {
+func (p *Printer) answered(item *printedItem, call conversation.CallID, result string, failed bool, took *int64) {
 	if item != nil {
 		item.result, item.failed, item.took = &result, failed, took
 	}
@@ -262,9 +262,9 @@ func (p *Printer) answered(item *shownItem, call conversation.CallID, result str
 
 // data prints a write of data. The message keeps one item per name, as the snapshot has one part per
 // name.
-func (p *Printer) data(m *shownMessage, name, value string) {
-	item := &shownItem{kind: conversation.DataPrefix, name: name, text: []byte(value)}
-	if i := slices.IndexFunc(m.items, func(old *shownItem) bool { return old.kind == item.kind && old.name == name }); i >= 0 {
+func (p *Printer) data(m *printedMessage, name, value string) {
+	item := &printedItem{kind: conversation.DataPrefix, name: name, text: []byte(value)}
+	if i := slices.IndexFunc(m.items, func(old *printedItem) bool { return old.kind == item.kind && old.name == name }); i >= 0 {
 		m.items[i] = item
 	} else {
 		m.items = append(m.items, item)
@@ -361,7 +361,7 @@ func (p *Printer) reset(s *conversation.Snapshot) {
 }
 
 // rest prints the part of an answer that is not printed yet.
-func (p *Printer) rest(s *shownMessage, m conversation.Message) {
+func (p *Printer) rest(s *printedMessage, m conversation.Message) {
 	was, is := joined(s.items), itemsOf(m)
 	if !begins(is, was) {
 		if p.enc == nil {
@@ -375,7 +375,7 @@ func (p *Printer) rest(s *shownMessage, m conversation.Message) {
 	}
 	s.items = nil
 	for i, item := range is {
-		var old *shownItem
+		var old *printedItem
 		if i < len(was) {
 			old = was[i]
 		}
@@ -384,13 +384,13 @@ func (p *Printer) rest(s *shownMessage, m conversation.Message) {
 }
 
 // item prints the part of an item that is not printed yet.
-func (p *Printer) item(s *shownMessage, old, item *shownItem) {
+func (p *Printer) item(s *printedMessage, old, item *printedItem) {
 	switch item.kind {
 	case conversation.PartTypeTool:
 		if old != nil {
 			s.items, p.calls[item.call] = append(s.items, old), old
 		} else {
-			p.called(s, &shownItem{kind: item.kind, call: item.call, name: item.name, text: item.text})
+			p.called(s, &printedItem{kind: item.kind, call: item.call, name: item.name, text: item.text})
 		}
 		if item.result != nil && (old == nil || old.result == nil) {
 			p.answered(p.calls[item.call], item.call, *item.result, item.failed, item.took)
@@ -413,12 +413,12 @@ func (p *Printer) item(s *shownMessage, old, item *shownItem) {
 }
 
 // itemsOf converts a message to items.
-func itemsOf(m conversation.Message) []*shownItem {
-	var list []*shownItem
+func itemsOf(m conversation.Message) []*printedItem {
+	var list []*printedItem
 	for _, part := range m.Parts {
 		switch {
 		case part.Type == conversation.PartTypeTool:
-			item := &shownItem{kind: part.Type, call: part.ToolCallID, name: part.ToolName, text: part.Input, took: part.DurationMs}
+			item := &printedItem{kind: part.Type, call: part.ToolCallID, name: part.ToolName, text: part.Input, took: part.DurationMs}
 			switch part.State {
 			case conversation.StateOutputAvailable:
 				item.result = new(string(part.Output))
@@ -427,9 +427,9 @@ func itemsOf(m conversation.Message) []*shownItem {
 			}
 			list = append(list, item)
 		case strings.HasPrefix(part.Type, conversation.DataPrefix):
-			list = append(list, &shownItem{kind: conversation.DataPrefix, name: strings.TrimPrefix(part.Type, conversation.DataPrefix), text: part.Data})
+			list = append(list, &printedItem{kind: conversation.DataPrefix, name: strings.TrimPrefix(part.Type, conversation.DataPrefix), text: part.Data})
 		case part.Text != nil && *part.Text != "":
-			list = append(list, &shownItem{kind: part.Type, text: []byte(*part.Text)})
+			list = append(list, &printedItem{kind: part.Type, text: []byte(*part.Text)})
 		}
 	}
 	return joined(list)
@@ -437,14 +437,14 @@ func itemsOf(m conversation.Message) []*shownItem {
 
 // joined merges adjacent texts of one kind, because chunks and snapshots split texts at different
 // places.
-func joined(list []*shownItem) []*shownItem {
-	var out []*shownItem
+func joined(list []*printedItem) []*printedItem {
+	var out []*printedItem
 	for _, item := range list {
 		n := len(out)
 		switch {
 		case item.kind == "":
 		case n > 0 && out[n-1].kind == item.kind && (item.kind == conversation.PartTypeText || item.kind == conversation.PartTypeReasoning):
-			out[n-1] = &shownItem{kind: item.kind, text: slices.Concat(out[n-1].text, item.text)}
+			out[n-1] = &printedItem{kind: item.kind, text: slices.Concat(out[n-1].text, item.text)}
 		default:
 			out = append(out, item)
 		}
@@ -453,7 +453,7 @@ func joined(list []*shownItem) []*shownItem {
 }
 
 // begins reports whether with is a prefix of list. The last text of with may be incomplete.
-func begins(list, with []*shownItem) bool {
+func begins(list, with []*printedItem) bool {
 	if len(with) > len(list) {
 		return false
 	}

@@ -26,7 +26,7 @@ const variable = "PARLEY_TEST_CLICKHOUSE"
 const (
 	startTimeout = 2 * time.Minute       // Only matters when the start fails.
 	startPause   = 20 * time.Millisecond // Interval between polls for an answer.
-	shownOutput  = 8 << 10               // Bytes of the server's output that a failed test prints.
+	tailBytes    = 8 << 10               // Bytes of the server's output that a failed test prints.
 )
 
 // Server is a ClickHouse server.
@@ -114,7 +114,7 @@ func start(t testing.TB, reaper *proc.Reaper) *Own {
 func (s *Own) showTo(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the server at %s:\n%s", s.native, proc.Tail(s.log(), shownOutput))
+			t.Logf("the server at %s:\n%s", s.native, proc.Tail(s.log(), tailBytes))
 		}
 	})
 }
@@ -146,10 +146,10 @@ func (s *Own) Restart(ctx context.Context) error {
 		}
 		select {
 		case <-p.Ended():
-			return fmt.Errorf("the server ends at its start\n%s", proc.Tail(s.log(), shownOutput))
+			return fmt.Errorf("the server ends at its start\n%s", proc.Tail(s.log(), tailBytes))
 		case <-ctx.Done():
 			p.Kill()
-			return fmt.Errorf("wait for the server: %w\n%s", ctx.Err(), proc.Tail(s.log(), shownOutput))
+			return fmt.Errorf("wait for the server: %w\n%s", ctx.Err(), proc.Tail(s.log(), tailBytes))
 		case <-time.After(startPause):
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// shownIDs is the number of ids in a flaw.
-const shownIDs = 5
+// printedIDs is the number of ids in a flaw.
+const printedIDs = 5
 
 // compare returns the differences between expected and stored events. Both are sorted.
 func compare(want, have []string) (flaws []string) {
@@ -35,7 +35,7 @@ func compare(want, have []string) (flaws []string) {
 	}
 	for desc, ids := range map[string][]string{"are missing": missing, "are in no log": extra, "are there twice": twice} {
 		if len(ids) > 0 {
-			flaws = append(flaws, fmt.Sprintf("%d of %d events %s, the first: %s", len(ids), len(want), desc, strings.Join(ids[:min(len(ids), shownIDs)], " ")))
+			flaws = append(flaws, fmt.Sprintf("%d of %d events %s, the first: %s", len(ids), len(want), desc, strings.Join(ids[:min(len(ids), printedIDs)], " ")))
 		}
 	}
 	slices.Sort(flaws)

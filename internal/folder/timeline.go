@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// shownBatches and shownBytes bound the batches of one response.
-	shownBatches = 50
-	shownBytes   = 1 << 20
-	// shownRequests bounds the model calls with prompts.
-	shownRequests = 500
+	// maxBatches and maxBytes bound the batches of one response.
+	maxBatches = 50
+	maxBytes   = 1 << 20
+	// maxRequests bounds the model calls with prompts.
+	maxRequests = 500
 )
 
 // Timeline is the execution of a submission.
@@ -126,7 +126,7 @@ func (t *Timeline) add(e *observability.Event) {
 	case *observability.SubmissionQueued:
 		t.Body = p.Body
 	case *observability.TurnRequest:
-		if len(t.Requests) < shownRequests {
+		if len(t.Requests) < maxRequests {
 			t.Requests = append(t.Requests, Request{e.Turn, e.At, p.Purpose, p.Request})
 		}
 	case *observability.ToolStart:
@@ -154,7 +154,7 @@ type batch struct {
 func (f *Folder) records(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
-	if err != nil || from < 0 || from > math.MaxInt64-shownBatches {
+	if err != nil || from < 0 || from > math.MaxInt64-maxBatches {
 		return nil, malformed("from", "the number of a batch")
 	}
 	at := conversation.Address{Agent: q.Get("agent"), ID: q.Get("id")}
@@ -169,7 +169,7 @@ func (f *Folder) records(r *http.Request) (any, error) {
 	if tail < from {
 		return answer, nil
 	}
-	found, err := f.logs.Range(r.Context(), at.Key(), from, min(tail, from+shownBatches-1))
+	found, err := f.logs.Range(r.Context(), at.Key(), from, min(tail, from+maxBatches-1))
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (f *Folder) records(r *http.Request) (any, error) {
 			shown.Records = append(shown.Records, bytes.TrimSpace(line))
 		}
 		size += len(b.Lines)
-		if answer.Batches = append(answer.Batches, shown); size > shownBytes {
+		if answer.Batches = append(answer.Batches, shown); size > maxBytes {
 			break
 		}
 	}

@@ -237,7 +237,7 @@ func TestServerFlawsAreDetected(t *testing.T) {
 	}
 }
 
-func TestShownIsNotRevoked(t *testing.T) {
+func TestObservedIsNotRevoked(t *testing.T) {
 	before := newObserved()
 	before.texts["m"], before.outputs["c"], before.settled["s"] = "one two", "1", conversation.OutcomeCompleted
 	same := observed{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}

@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// shownOutput is the number of bytes of the server's output that a failed test prints.
-const shownOutput = 8 << 10
+// tailBytes is the number of bytes of the server's output that a failed test prints.
+const tailBytes = 8 << 10
 
 // Server is a running S3 server. Its exported fields configure a client and do not change.
 type Server struct {
@@ -81,7 +81,7 @@ func start(t testing.TB, p program) *Server {
 	log := filepath.Join(s.dir, "output")
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, proc.Tail(log, shownOutput))
+			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, proc.Tail(log, tailBytes))
 		}
 	})
 	client, err := minioclient.New(s.Endpoint, &minioclient.Options{Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey, ""), Region: s.Region, MaxRetries: 1})

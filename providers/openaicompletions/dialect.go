@@ -106,8 +106,8 @@ var unknown = providers.Compat{
 	SupportsStore: providers.FlagOff, SupportsDeveloperRole: providers.FlagOff, MaxTokensField: FieldMaxTokens,
 }
 
-// shownBy returns how history is encoded for a model's server.
-func shownBy(m providers.Model, k providers.Compat) shown {
+// reasoningView returns how history is encoded for a model's server.
+func reasoningView(m providers.Model, k providers.Compat) shown {
 	return shown{
 		toolName:           k.RequiresToolResultName.Or(false),
 		assistantAfterTool: k.RequiresAssistantAfterToolResult.Or(false),
@@ -134,7 +134,7 @@ func wantsReasoningContent(id string) bool {
 // dialectOf returns the dialect of a model's server.
 func (c codec) dialectOf(m providers.Model) dialect {
 	if c.binding {
-		return dialect{shown: shownBy(m, m.Compat), usage: true, effort: true, strict: true, maxTokens: FieldMaxCompletionTokens}
+		return dialect{shown: reasoningView(m, m.Compat), usage: true, effort: true, strict: true, maxTokens: FieldMaxCompletionTokens}
 	}
 	derived, known, host := unknown, false, providers.Host(m)
 	for _, v := range c.vendors {
@@ -152,7 +152,7 @@ func (c codec) dialectOf(m providers.Model) dialect {
 	}
 	k := m.Compat.Over(derived)
 	d := dialect{
-		shown: shownBy(m, k),
+		shown: reasoningView(m, k),
 		store: k.SupportsStore.Or(true), developer: m.Reasoning && k.SupportsDeveloperRole.Or(true),
 		effort: k.SupportsReasoningEffort.Or(true), usage: k.SupportsUsageInStreaming.Or(true), strict: k.SupportsStrictMode.Or(false),
 		zaiToolStream: k.ZaiToolStream.Or(false), toolsWithHistory: k.RequiresToolsWithToolHistory.Or(false),

@@ -15,7 +15,7 @@
 //	a duplicate segment   one whose batches other segments hold
 //	an unreadable batch   that a segment holds: deleted, or written again if it is pinned
 //
-// [Cut] truncates a log that is unreadable before its end, which loses the batches that it lists.
+// [Truncate] truncates a log that is unreadable before its end, which loses the batches that it lists.
 //
 // Guarantees:
 //
@@ -26,8 +26,8 @@
 //     the conversations in progress, and for a few batches, not for their logs.
 //  4. Repair deletes or replaces nothing of a conversation that has damage, and never the
 //     highest batch of a log or the first of a writer.
-//  5. Repair and Cut reject a bucket that a node serves, as far as heartbeats show it.
-//  6. Cut destroys nothing, and no earlier writer can store a batch after the truncation.
+//  5. Repair and Truncate reject a bucket that a node serves, as far as heartbeats show it.
+//  6. Truncate destroys nothing, and no earlier writer can store a batch after the truncation.
 //
 // All functions are safe for concurrent use. All goroutines have ended when a call returns. Calls of a
 // report function are sequential. An interrupted repair can be repeated.

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// Errors of [Cut]. The log is unchanged.
+// Errors of [Truncate]. The log is unchanged.
 var (
 	// ErrReadable reports that the log is readable to its end.
 	ErrReadable = errors.New("the log is readable to its end; nothing to truncate")
@@ -49,21 +49,21 @@ type LostSubmission struct {
 	Settled  conversation.Outcome      `json:"settled,omitempty"`  // Lost settlement, "" if none.
 }
 
-// Cut truncates a log that is unreadable before its end, from the first corrupt or missing batch on.
+// Truncate truncates a log that is unreadable before its end, from the first corrupt or missing batch on.
 // Unless opts.Write is set it only reports.
 //
 // Truncated objects are moved to another prefix. Claims of single-use writers take their numbers and
 // the next one. A claim is never deleted, so a paused writer finds its next key taken, whatever it
-// stored last. The number after them is created first, and never replaced: if it exists, Cut returns
+// stored last. The number after them is created first, and never replaced: if it exists, Truncate returns
 // [ErrGrown]. The first truncated number is replaced last, so until then the log is as damaged as
-// before and an interrupted Cut can be repeated. Cut returns the report even with an error, because a
-// repeated Cut finds claims in place of some lost batches.
+// before and an interrupted Truncate can be repeated. Truncate returns the report even with an error, because a
+// repeated Truncate finds claims in place of some lost batches.
 //
 // Kept batches of a segment that crosses the boundary are stored one by one. No checkpoint, page or
 // segment of truncated batches stays where readers find it. If a settlement is pending afterwards, a
 // pending-work journal lists it for the next sweep. A [*ServedError] means that a node serves the
 // bucket, as far as heartbeats show it.
-func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*TruncateReport, error) {
+func Truncate(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*TruncateReport, error) {
 	c := &cutter{TruncateReport: TruncateReport{Conv: conv}, inspection: newVerifier(b, nil, nil).newInspection(conv), bucket: b}
 	if opts != nil {
 		c.opts = *opts
@@ -199,7 +199,7 @@ func (c *cutter) list(ctx context.Context) error {
 	var pages []string
 	err := eachKey(ctx, c.inspection.bucket, storage.FolderOf(c.Conv), func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
-		if err != nil || name.Cut {
+		if err != nil || name.Truncated {
 			return nil // unknown key
 		}
 		switch name.Kind {

@@ -45,12 +45,12 @@ func TestTruncate(t *testing.T) {
 			w := newWorld(t)
 			tt.do(w)
 			before := w.objects("")
-			plan, err := inspect.Cut(t.Context(), w.bucket, w.conv, nil)
+			plan, err := inspect.Truncate(t.Context(), w.bucket, w.conv, nil)
 			check(t, err)
 			if diff := cmp.Diff(before, w.objects("")); diff != "" {
 				t.Errorf("planned truncation changed the bucket:\n%s", diff)
 			}
-			got, err := inspect.Cut(t.Context(), w.bucket, w.conv, unserved)
+			got, err := inspect.Truncate(t.Context(), w.bucket, w.conv, unserved)
 			check(t, err)
 			if got.Last != tt.last || got.Next != 37 || got.Reason == "" {
 				t.Errorf("got truncation after %d, next %d, reason %q; want %d, 37", got.Last, got.Next, got.Reason, tt.last)
@@ -72,7 +72,7 @@ func TestTruncate(t *testing.T) {
 					t.Errorf("lost submissions (-want +got):\n%s", diff)
 				}
 			}
-			w.wantCut(before, got)
+			w.wantTruncation(before, got)
 			if listed := len(w.objects("pending/cut-")) > 0; listed != tt.pending {
 				t.Errorf("got pending-work journal entry %t, want %t", listed, tt.pending)
 			}
@@ -92,7 +92,7 @@ func TestTruncateInsideASegment(t *testing.T) {
 		kept := w.batches(0, 3)
 		w.flip(w.seg(0, 8))
 		before := w.objects("")
-		got, err := inspect.Cut(t.Context(), &failingBucket{Bucket: w.bucket, left: n}, w.conv, unserved)
+		got, err := inspect.Truncate(t.Context(), &failingBucket{Bucket: w.bucket, left: n}, w.conv, unserved)
 		if got == nil || got.Last < 1 || got.Last > 6 || int64(len(got.Batches)) != 9-got.Last {
 			t.Fatalf("after %d writes: %+v, %v", n, got, err)
 		}
@@ -103,19 +103,19 @@ func TestTruncateInsideASegment(t *testing.T) {
 			}
 		}
 		if err == nil {
-			w.wantCut(before, got)
+			w.wantTruncation(before, got)
 			if diff := cmp.Diff(kept[:2], w.batches(0, 1)); diff != "" {
 				t.Errorf("kept objects (-want +got):\n%s", diff)
 			}
 			return
 		}
 		last := got.Last
-		switch got, err = inspect.Cut(t.Context(), w.bucket, w.conv, unserved); {
+		switch got, err = inspect.Truncate(t.Context(), w.bucket, w.conv, unserved); {
 		case errors.Is(err, inspect.ErrReadable): // only the final check was interrupted
 		case err != nil || got.Last != last:
 			t.Fatalf("after %d writes, and again: %+v, %v", n, got, err)
 		default:
-			w.wantCut(before, got)
+			w.wantTruncation(before, got)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestTruncateServedBucket(t *testing.T) {
 	live := &beatingBucket{Bucket: w.bucket, t: t}
 	before := w.objects(storage.FolderOf(w.conv))
 	var served *inspect.ServedError
-	if _, err := inspect.Cut(t.Context(), live, w.conv, unserved); !errors.As(err, &served) {
+	if _, err := inspect.Truncate(t.Context(), live, w.conv, unserved); !errors.As(err, &served) {
 		t.Errorf("truncation of a served bucket: got %v", err)
 	}
 	if diff := cmp.Diff(before, w.objects(storage.FolderOf(w.conv))); diff != "" {
@@ -150,22 +150,22 @@ func (b *beatingBucket) Open(ctx context.Context, key string) (io.ReadCloser, in
 	return b.Bucket.Open(ctx, key)
 }
 
-// wantCut checks the result of a truncation: the log is valid, no object is destroyed, and no earlier
+// wantTruncation checks the result of a truncation: the log is valid, no object is destroyed, and no earlier
 // writer can continue.
-func (w *world) wantCut(before map[string]string, got *inspect.TruncateReport) {
+func (w *world) wantTruncation(before map[string]string, got *inspect.TruncateReport) {
 	w.t.Helper()
 	for _, line := range w.verify(inspect.Scope{Conv: w.conv}) {
 		if strings.HasPrefix(line, "damage") {
 			w.t.Errorf("after the truncation: verify found %s", line)
 		}
 	}
-	if again, err := inspect.Cut(w.t.Context(), w.bucket, w.conv, unserved); !errors.Is(err, inspect.ErrReadable) {
+	if again, err := inspect.Truncate(w.t.Context(), w.bucket, w.conv, unserved); !errors.Is(err, inspect.ErrReadable) {
 		w.t.Errorf("second truncation: got %+v, %v", again, err)
 	}
 	after := w.objects("")
 	kept := slices.Collect(maps.Values(after))
 	for _, key := range w.under("truncated/") {
-		if name, err := storage.ParseKey(key); err != nil || !name.Cut || name.Conv != w.conv {
+		if name, err := storage.ParseKey(key); err != nil || !name.Truncated || name.Conv != w.conv {
 			w.t.Errorf("parsed %s as %+v, %v", key, name, err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestTruncateIsInterrupted(t *testing.T) {
 		w.cut(w.log(33))
 		before := w.objects("")
 		failing := &failingBucket{Bucket: w.bucket, left: n}
-		first, err := inspect.Cut(t.Context(), failing, w.conv, unserved)
+		first, err := inspect.Truncate(t.Context(), failing, w.conv, unserved)
 		if err == nil {
 			return
 		}
@@ -210,7 +210,7 @@ func TestTruncateIsInterrupted(t *testing.T) {
 		if first == nil || len(first.Batches) != 3 || len(first.Submissions) != 1 {
 			t.Errorf("after %d writes: got %+v, want the lost batches", n, first)
 		}
-		got, err := inspect.Cut(t.Context(), w.bucket, w.conv, unserved)
+		got, err := inspect.Truncate(t.Context(), w.bucket, w.conv, unserved)
 		if errors.Is(err, inspect.ErrReadable) {
 			continue // only the journal of pending work was missing
 		}
@@ -218,7 +218,7 @@ func TestTruncateIsInterrupted(t *testing.T) {
 		if got.Last != 32 {
 			t.Errorf("after %d writes: got truncation after %d, want 32", n, got.Last)
 		}
-		w.wantCut(before, got)
+		w.wantTruncation(before, got)
 	}
 }
 

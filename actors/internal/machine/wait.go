@@ -190,8 +190,8 @@ func (m *Machine) endWait(w *work, in WaitFor, by conversation.WaitEnd) {
 	m.showWait(m.state.WaitOf(in.Call, in.Name))
 }
 
-// shownWait is the JSON of a wait for clients, as data of the response.
-type shownWait struct {
+// waitData is the JSON of a wait for clients, as data of the response.
+type waitData struct {
 	Name  string               `json:"name"`
 	State conversation.WaitEnd `json:"state"`
 	Until conversation.Time    `json:"until"`
@@ -199,16 +199,16 @@ type shownWait struct {
 
 // States of a shown wait that are not in the log: open, and ended by the outcome of its call.
 const (
-	shownOpen  conversation.WaitEnd = "waiting"
-	shownEnded conversation.WaitEnd = "ended"
+	waitOpen       conversation.WaitEnd = "waiting"
+	waitEndedState conversation.WaitEnd = "ended"
 )
 
 // showWait records the state of a wait for clients. A call has one data part, which shows an open wait
 // if there is one.
 func (m *Machine) showWait(w *conversation.Wait) {
-	shown := m.shown(w, cmp.Or(w.Ended, shownOpen))
+	shown := m.shown(w, cmp.Or(w.Ended, waitOpen))
 	if open := m.state.OpenWaits(w.Call); w.Ended != "" && len(open) > 0 {
-		shown = append(shown, m.shown(open[len(open)-1], shownOpen)...)
+		shown = append(shown, m.shown(open[len(open)-1], waitOpen)...)
 	}
 	m.enqueue(true, shown...)
 }
@@ -219,7 +219,7 @@ func (m *Machine) shown(w *conversation.Wait, state conversation.WaitEnd) []conv
 	if !ok {
 		return nil
 	}
-	data, _ := conversation.EncodeJSON(shownWait{w.Name, state, w.Until}) // always encodes
+	data, _ := conversation.EncodeJSON(waitData{w.Name, state, w.Until}) // always encodes
 	return []conversation.Record{&conversation.DataWritten{Message: message, Name: "wait-" + string(w.Call), Data: data}}
 }
 
@@ -232,7 +232,7 @@ func (m *Machine) withEndedWaits(records []conversation.Record) []conversation.R
 		}
 		var ended []conversation.Record
 		for _, w := range m.state.OpenWaits(settled.Call) {
-			ended = append(ended, m.shown(w, shownEnded)...)
+			ended = append(ended, m.shown(w, waitEndedState)...)
 		}
 		if len(ended) > 0 && showsEndedWaits() {
 			return slices.Concat(records[:i], ended, records[i:]) // a group has one outcome

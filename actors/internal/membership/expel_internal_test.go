@@ -13,20 +13,20 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// mute is a bucket that rejects heartbeats while on is set.
-type mute struct {
+// silentBucket is a bucket that rejects heartbeats while on is set.
+type silentBucket struct {
 	storage.Bucket
 	on bool
 }
 
-func (m *mute) Put(ctx context.Context, key string, body storage.Body) error {
+func (m *silentBucket) Put(ctx context.Context, key string, body storage.Body) error {
 	if m.on {
 		return &storage.Error{Op: "put", Key: key, Kind: storage.ErrUncertain}
 	}
 	return m.Bucket.Put(ctx, key, body)
 }
 
-func newMute(t *testing.T) *mute {
+func newSilentBucket(t *testing.T) *silentBucket {
 	t.Helper()
 	store := local.NewMemory()
 	t.Cleanup(func() {
@@ -34,28 +34,28 @@ func newMute(t *testing.T) *mute {
 			t.Error(err)
 		}
 	})
-	return &mute{Bucket: store}
+	return &silentBucket{Bucket: store}
 }
 
 // TestExpelChecksAgain: a correct decision is not acted on if one condition has changed.
 func TestExpelChecksAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
-		against func(*testing.T, *mute, *Membership, *ring)
+		against func(*testing.T, *silentBucket, *Membership, *ring)
 		want    string // reason of the abort; "" expels
 	}{
-		"nothing":                      {func(*testing.T, *mute, *Membership, *ring) {}, ""},
-		"own heartbeat was not stored": {func(_ *testing.T, b *mute, _ *Membership, _ *ring) { b.on = true }, "own heartbeat was not stored"},
-		"an own one was not stored": {func(_ *testing.T, _ *mute, m *Membership, _ *ring) {
+		"nothing":                      {func(*testing.T, *silentBucket, *Membership, *ring) {}, ""},
+		"own heartbeat was not stored": {func(_ *testing.T, b *silentBucket, _ *Membership, _ *ring) { b.on = true }, "own heartbeat was not stored"},
+		"an own one was not stored": {func(_ *testing.T, _ *silentBucket, m *Membership, _ *ring) {
 			m.heartbeatSent(time.Now(), errors.New("x"), false)
 		}, "own heartbeats were not stored"},
-		"passive":                {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.unconfirm(nil) }, "this node is passive"},
-		"a pause of the process": {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { time.Sleep(m.opts.Fence + 1) }, "this node is passive"},
-		"its heartbeat changed": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
+		"passive":                {func(_ *testing.T, _ *silentBucket, m *Membership, _ *ring) { m.unconfirm(nil) }, "this node is passive"},
+		"a pause of the process": {func(_ *testing.T, _ *silentBucket, m *Membership, _ *ring) { time.Sleep(m.opts.Fence + 1) }, "this node is passive"},
+		"its heartbeat changed": {func(t *testing.T, b *silentBucket, _ *Membership, _ *ring) {
 			if err := storage.PutHeartbeat(t.Context(), b, storage.Heartbeat{Member: "b", Count: 6}); err != nil {
 				t.Error(err)
 			}
 		}, "heartbeat of member b changed"},
-		"this node is replaced": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
+		"this node is replaced": {func(t *testing.T, b *silentBucket, _ *Membership, _ *ring) {
 			if won, err := storage.CreateEpoch(t.Context(), b, storage.Epoch{N: 2, Nonce: "n", Members: rows("b@b:1")}); err != nil || !won {
 				t.Error(won, err)
 			}
@@ -63,7 +63,7 @@ func TestExpelChecksAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newMute(t)
+				b := newSilentBucket(t)
 				m, err := New(b, Self{ID: "a", Node: "a:1"}, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -97,7 +97,7 @@ func TestExpelChecksAgain(t *testing.T) {
 func TestPublishInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []int64
-		m, err := New(newMute(t), Self{ID: "a"}, &Options{Publish: func(v View) { got = append(got, v.Epoch) }})
+		m, err := New(newSilentBucket(t), Self{ID: "a"}, &Options{Publish: func(v View) { got = append(got, v.Epoch) }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,19 +23,19 @@ type unit struct {
 	bytes    int
 }
 
-// Cut is the position from which exchanges stay: from First on and, in that exchange, from Turn on or
+// Point is the position from which exchanges stay: from First on and, in that exchange, from Turn on or
 // all if it is empty.
-type Cut struct {
+type Point struct {
 	First int
 	Turn  conversation.TurnID
 }
 
 // Plan returns the cut after which about keep tokens stay, and whether it omits anything. first is
 // where the view begins: at that turn of list[0], or at its delivery if it is empty.
-func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Cut, bool) {
+func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Point, bool) {
 	units := unitsOf(list, first)
 	if len(units) < 2 {
-		return Cut{}, false
+		return Point{}, false
 	}
 	at, kept := len(units)-1, units[len(units)-1].bytes
 	for at > 0 && (kept+units[at-1].bytes)/BytesPerToken <= keep {
@@ -43,9 +43,9 @@ func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Cu
 		kept += units[at].bytes
 	}
 	if at == 0 || at == 1 && units[0].turn == "" && units[1].exchange == units[0].exchange {
-		return Cut{}, false // a delivery stays with its turns
+		return Point{}, false // a delivery stays with its turns
 	}
-	return Cut{First: units[at].exchange, Turn: units[at].turn}, true
+	return Point{First: units[at].exchange, Turn: units[at].turn}, true
 }
 
 func unitsOf(list []conversation.Exchange, first conversation.TurnID) []unit {
@@ -106,7 +106,7 @@ func Tokens(list []conversation.Exchange, first conversation.TurnID) int {
 }
 
 // Text renders the exchanges before a cut, in at most limit bytes.
-func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limit int) string {
+func Text(list []conversation.Exchange, first conversation.TurnID, cut Point, limit int) string {
 	var lines []string
 	for i, x := range list[:min(cut.First+1, len(list))] {
 		skip := i == 0 && first != ""

@@ -46,19 +46,19 @@ func TestPlan(t *testing.T) {
 		list  []conversation.Exchange
 		first conversation.TurnID
 		keep  int
-		want  summary.Cut
+		want  summary.Point
 		ok    bool
 	}{
-		{"nothing", nil, "", 10, summary.Cut{}, false},
-		{"all fits", exchanges("40 40", "40 40"), "", 1000, summary.Cut{}, false},
-		{"whole exchanges", exchanges("40 40", "40 40", "40 40"), "", 20, summary.Cut{First: 2}, true},
-		{"within an exchange", exchanges("40 40", "40 40 40 40"), "", 20, summary.Cut{First: 1, Turn: "turn_3"}, true},
-		{"the last is kept, however long", exchanges("40 40", "40 4000"), "", 1, summary.Cut{First: 1, Turn: "turn_2"}, true},
-		{"a delivery alone is not left out", exchanges("40 40"), "", 1, summary.Cut{}, false},
-		{"a delivery and a turn are", exchanges("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
-		{"nothing after the earlier cut", exchanges("40 40 40"), "turn_2", 1, summary.Cut{}, false},
-		{"turns after the earlier cut", exchanges("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
-		{"a message without an answer", exchanges("40 40", "40"), "", 1, summary.Cut{First: 1}, true},
+		{"nothing", nil, "", 10, summary.Point{}, false},
+		{"all fits", exchanges("40 40", "40 40"), "", 1000, summary.Point{}, false},
+		{"whole exchanges", exchanges("40 40", "40 40", "40 40"), "", 20, summary.Point{First: 2}, true},
+		{"within an exchange", exchanges("40 40", "40 40 40 40"), "", 20, summary.Point{First: 1, Turn: "turn_3"}, true},
+		{"the last is kept, however long", exchanges("40 40", "40 4000"), "", 1, summary.Point{First: 1, Turn: "turn_2"}, true},
+		{"a delivery alone is not left out", exchanges("40 40"), "", 1, summary.Point{}, false},
+		{"a delivery and a turn are", exchanges("40 40 40"), "", 1, summary.Point{First: 0, Turn: "turn_2"}, true},
+		{"nothing after the earlier cut", exchanges("40 40 40"), "turn_2", 1, summary.Point{}, false},
+		{"turns after the earlier cut", exchanges("40 40 40 40"), "turn_2", 1, summary.Point{First: 0, Turn: "turn_3"}, true},
+		{"a message without an answer", exchanges("40 40", "40"), "", 1, summary.Point{First: 1}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, ok := summary.Plan(tt.list, tt.first, tt.keep)
@@ -81,7 +81,7 @@ func TestText(t *testing.T) {
 		{Tool: &conversation.ToolCall{Name: "read", Input: json.RawMessage(`{}`), Settled: true, Output: json.RawMessage(`"` + strings.Repeat("é", 2000) + `"`)}},
 	}
 	list[1].Delivery = conversation.Delivery{Kind: conversation.KindSignal, Type: "build.done", Body: "It broke."}
-	got := summary.Text(list, "", summary.Cut{First: 1, Turn: "turn_3"}, 1<<20)
+	got := summary.Text(list, "", summary.Point{First: 1, Turn: "turn_3"}, 1<<20)
 	want := strings.Join([]string{
 		"User: Look at this [2 images]", "Assistant: I see.", `Call weather: {"city":"Bern"}`, `Outcome: "sun"`,
 		"Call label: {}", "Failed: no such label",
@@ -91,10 +91,10 @@ func TestText(t *testing.T) {
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := summary.Text(list, "turn_1", summary.Cut{First: 1}, 1<<20); !strings.HasPrefix(got, "Assistant: I see.") || strings.Contains(got, "Signal") {
+	if got := summary.Text(list, "turn_1", summary.Point{First: 1}, 1<<20); !strings.HasPrefix(got, "Assistant: I see.") || strings.Contains(got, "Signal") {
 		t.Errorf("from a turn on: got %q", got)
 	}
-	short := summary.Text(list, "", summary.Cut{First: 1, Turn: "turn_3"}, 70)
+	short := summary.Text(list, "", summary.Point{First: 1, Turn: "turn_3"}, 70)
 	if len(short) > 70 || !strings.HasPrefix(short, "[earlier lines omitted]\n") || !strings.HasSuffix(short, "Assistant: a") {
 		t.Errorf("shortened: got %q", short)
 	}

@@ -204,7 +204,7 @@ func (w *writing) shares() (kept, most int) {
 
 // write returns the summary and the cut, or "" if there is nothing to omit. If the writer refuses its
 // request as too long, it is called again with the newest half of the input.
-func (w *writing) write(ctx context.Context) (string, summary.Cut, providers.Done, error) {
+func (w *writing) write(ctx context.Context) (string, summary.Point, providers.Done, error) {
 	var usage conversation.Usage
 	for {
 		kept, most := w.shares()

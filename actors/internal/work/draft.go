@@ -150,7 +150,7 @@ func (d *drafts) offer() {
 			return
 		}
 		draft := of.of
-		draft.Text, draft.Cut = sub.Draft()
+		draft.Text, draft.Truncated = sub.Draft()
 		if draft.Text == "" || draft.Text == of.shown {
 			return
 		}

@@ -65,13 +65,13 @@ func (c *modelCall) request(req providers.Request) {
 	c.requested.Store(&request{c.model, facts})
 }
 
-// shownInput is the text of the newest messages in turn_request.
-type shownInput struct {
-	System   string         `json:"systemPrompt,omitempty"`
-	Messages []shownMessage `json:"messages"`
+// inputJSON is the text of the newest messages in turn_request.
+type inputJSON struct {
+	System   string        `json:"systemPrompt,omitempty"`
+	Messages []messageJSON `json:"messages"`
 }
 
-type shownMessage struct {
+type messageJSON struct {
 	Role string `json:"role"`
 	Text string `json:"text"`
 }
@@ -81,16 +81,16 @@ type shownMessage struct {
 // far as they fit. cut reports omissions.
 func inputOf(req providers.Request, o observability.ProjectOptions) (total int, shown json.RawMessage, cut bool) {
 	total = len(req.System)
-	list := []shownMessage{}
+	list := []messageJSON{}
 	for _, m := range req.Messages {
 		text := textOfParts(m.Parts)
 		total += len(text)
-		list = append(list, shownMessage{string(m.Role), text})
+		list = append(list, messageJSON{string(m.Role), text})
 	}
 	if !o.Content {
 		return total, nil, false
 	}
-	in := shownInput{System: o.Cut(req.System)}
+	in := inputJSON{System: o.Cut(req.System)}
 	const around = len(`{"role":"assistant","text":""},`)
 	first, left, kept := len(list), o.Limit(), len(in.System)
 	if first > 0 {

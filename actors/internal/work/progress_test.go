@@ -10,9 +10,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestShownInput checks that long instructions never displace the newest message, and that omissions
+// TestInputJSON checks that long instructions never displace the newest message, and that omissions
 // are reported.
-func TestShownInput(t *testing.T) {
+func TestInputJSON(t *testing.T) {
 	user := func(text string) providers.Message {
 		return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
 	}
@@ -32,7 +32,7 @@ func TestShownInput(t *testing.T) {
 	} {
 		req := providers.Request{System: test.system, Messages: test.messages}
 		_, raw, cut := inputOf(req, observability.ProjectOptions{Content: true})
-		var in shownInput
+		var in inputJSON
 		if err := json.Unmarshal(raw, &in); err != nil {
 			t.Fatal(err)
 		}

@@ -238,14 +238,14 @@ type refusal string
 // Error implements error.
 func (r refusal) Error() string { return string(r) }
 
-// shownOutput is the output of a call with images. Clients fetch the images by their ids, as
+// outputJSON is the output of a call with images. Clients fetch the images by their ids, as
 // attachments.
-type shownOutput struct {
+type outputJSON struct {
 	Output json.RawMessage `json:"output"`
-	Images []shownImage    `json:"images"`
+	Images []imageJSON     `json:"images"`
 }
 
-type shownImage struct {
+type imageJSON struct {
 	ID       conversation.AttachmentID `json:"id"`
 	MimeType string                    `json:"mimeType"`
 	Size     int64                     `json:"size"`
@@ -271,7 +271,7 @@ func (c *toolCall) recordOutcome(out *agent.Outcome, done *machine.ToolDone) (er
 	if err != nil || len(out.Images) == 0 {
 		return err
 	}
-	shown := shownOutput{Output: done.Output}
+	shown := outputJSON{Output: done.Output}
 	if len(shown.Output) == 0 {
 		shown.Output = json.RawMessage("null")
 	}
@@ -284,7 +284,7 @@ func (c *toolCall) recordOutcome(out *agent.Outcome, done *machine.ToolDone) (er
 			ID: c.imageID(i), SHA256: storage.Digest(body.SHA256).String(), MimeType: m.MimeType, Size: body.Size, Filename: m.Filename,
 		}
 		done.Images = append(done.Images, at)
-		shown.Images = append(shown.Images, shownImage{at.ID, at.MimeType, at.Size, at.Filename})
+		shown.Images = append(shown.Images, imageJSON{at.ID, at.MimeType, at.Size, at.Filename})
 	}
 	done.Output, err = conversation.EncodeJSON(shown)
 	return err

@@ -19,8 +19,8 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// shownHours is the number of printed hours, the last ones of a summary.
-const shownHours = 24
+// maxHours is the number of printed hours, the last ones of a summary.
+const maxHours = 24
 
 // statsConfig holds the flags of "parley stats".
 type statsConfig struct {
@@ -122,8 +122,8 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 	if _, err := io.WriteString(out, cli.Fold(reasons(s), width)); err != nil {
 		return err
 	}
-	if n := len(s.Hours); n > shownHours {
-		fmt.Fprintf(out, "(the last %d of %d hours; --json has all)\n", shownHours, n)
+	if n := len(s.Hours); n > maxHours {
+		fmt.Fprintf(out, "(the last %d of %d hours; --json has all)\n", maxHours, n)
 	}
 	return nil
 }
@@ -302,7 +302,7 @@ func errorTable(s *stats.Summary) *table.Table {
 func hourTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0}, "HOUR", "QUEUED", "COMPLETED", "FAILED", "ABORTED", "TURNS", "TOKENS IN", "OUT", "COST")
 	t.Spare = []int{4, 1, 6, 7, 5}
-	for _, r := range s.Hours[max(0, len(s.Hours)-shownHours):] {
+	for _, r := range s.Hours[max(0, len(s.Hours)-maxHours):] {
 		t.Add(utcTime(r.Hour)[:len("2006-01-02 15:04")], cli.Number(r.Queued), cli.Number(r.Completed), cli.Number(r.Failed), cli.Number(r.Aborted),
 			cli.Number(r.Turns), cli.Number(r.Input), cli.Number(r.Output), cli.Dollars(r.Cost))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// shownMessages bounds the printed messages of an existing conversation.
-const shownMessages = 20
+// maxMessages bounds the printed messages of an existing conversation.
+const maxMessages = 20
 
 // ChatOptions configure a [Chat].
 type ChatOptions struct {
@@ -147,9 +147,9 @@ func (c *chat) before(ctx context.Context) error {
 	case c.raw == nil:
 		return nil // a program needs no history
 	}
-	if n := len(s.Messages); n > shownMessages {
-		fmt.Fprintf(c.out, "(the last %d messages; parley tail %s prints all)\n", shownMessages, c.o.At.Redacted())
-		s.Messages = s.Messages[n-shownMessages:]
+	if n := len(s.Messages); n > maxMessages {
+		fmt.Fprintf(c.out, "(the last %d messages; parley tail %s prints all)\n", maxMessages, c.o.At.Redacted())
+		s.Messages = s.Messages[n-maxMessages:]
 	}
 	s.Settlements = nil // the messages already show failed submissions
 	p := c.printer("")

@@ -245,7 +245,7 @@ func (cfg *logConfig) verify(ctx context.Context, out io.Writer) error {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Corruption > 0:
-			p.offerTruncate(conv)
+			p.offerTruncation(conv)
 			return &cli.ExitError{Code: exitCorruption}
 		case sum.Repairable > 0:
 			return &cli.ExitError{Code: exitRepairable}
@@ -275,7 +275,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Corruption > 0:
-			p.offerTruncate(conv)
+			p.offerTruncation(conv)
 			return &cli.ExitError{Code: exitCorruption}
 		case sum.Planned > 0:
 			return &cli.ExitError{Code: exitRepairable}
@@ -293,8 +293,8 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// offerTruncate prints the remedies for corruption that repair cannot fix: a copy, or --truncate.
-func (p *findingPrinter) offerTruncate(conv conversation.Key) {
+// offerTruncation prints the remedies for corruption that repair cannot fix: a copy, or --truncate.
+func (p *findingPrinter) offerTruncation(conv conversation.Key) {
 	if p.json {
 		return
 	}

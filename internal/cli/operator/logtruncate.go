@@ -25,7 +25,7 @@ func (cfg *logConfig) truncate(ctx context.Context, out io.Writer) error {
 		return cli.Usage(errors.New("--truncate takes one conversation: --agent and --id, or --conversation"))
 	}
 	return cfg.checking(func(at config.Bucket, b storage.Bucket) error {
-		report, err := inspect.Cut(ctx, b, conv, &inspect.RepairOptions{Write: cfg.write})
+		report, err := inspect.Truncate(ctx, b, conv, &inspect.RepairOptions{Write: cfg.write})
 		p := &findingPrinter{out: out, json: cfg.json}
 		var served *inspect.ServedError
 		switch {

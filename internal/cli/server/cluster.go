@@ -58,9 +58,9 @@ func clusterOptions(c *config.Cluster, insecure bool) *actors.ClusterOptions {
 	return o
 }
 
-// shownAddress returns the HTTP address of a node for users. For a listener on all addresses it
+// advertisedAddress returns the HTTP address of a node for users. For a listener on all addresses it
 // contains the host that other nodes dial.
-func shownAddress(conf *config.Server, at net.Addr) string {
+func advertisedAddress(conf *config.Server, at net.Addr) string {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() || conf.Cluster == nil {
 		return at.String()

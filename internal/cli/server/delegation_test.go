@@ -47,17 +47,17 @@ subagents:
     description: Writes it down.
 `
 
-// shownCall is the compared part of a model call.
-type shownCall struct {
+// modelCall is the compared part of a model call.
+type modelCall struct {
 	Model, System, Prompt string
 	Effort                string
 	Tools                 []string
 }
 
-func callsOf(m *fakemodel.Model) []shownCall {
-	var out []shownCall
+func callsOf(m *fakemodel.Model) []modelCall {
+	var out []modelCall
 	for _, r := range m.Requests() {
-		out = append(out, shownCall{r.Model, r.System, r.Prompt, r.Effort, r.Tools})
+		out = append(out, modelCall{r.Model, r.System, r.Prompt, r.Effort, r.Tools})
 	}
 	return out
 }
@@ -65,8 +65,8 @@ func callsOf(m *fakemodel.Model) []shownCall {
 // checkDelegation checks the model calls for one message.
 func checkDelegation(t *testing.T, model, broken *fakemodel.Model) {
 	t.Helper()
-	own := shownCall{"middle", "You delegate.", weather, "", []string{"task"}}
-	want := []shownCall{own, {"small", "You search.", `say="It rains in Oslo."`, "low", []string{}}, own}
+	own := modelCall{"middle", "You delegate.", weather, "", []string{"task"}}
+	want := []modelCall{own, {"small", "You search.", `say="It rains in Oslo."`, "low", []string{}}, own}
 	if diff := cmp.Diff(want, callsOf(model)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}

@@ -269,7 +269,7 @@ func TestReplacedNodeNamesRemedy(t *testing.T) {
 	}
 }
 
-func TestShownAddress(t *testing.T) {
+func TestDisplayAddress(t *testing.T) {
 	shared := &config.Server{Cluster: &config.Cluster{Advertise: "[fd00::5]:7946"}}
 	for _, tt := range []struct {
 		conf *config.Server
@@ -280,7 +280,7 @@ func TestShownAddress(t *testing.T) {
 		{shared, net.IPv4(10, 0, 0, 1), "10.0.0.1:3000"}, {&config.Server{}, net.IPv4zero, "0.0.0.0:3000"},
 		{&config.Server{Cluster: &config.Cluster{}}, net.IPv4zero, "0.0.0.0:3000"},
 	} {
-		if got := shownAddress(tt.conf, &net.TCPAddr{IP: tt.ip, Port: 3000}); got != tt.want {
+		if got := advertisedAddress(tt.conf, &net.TCPAddr{IP: tt.ip, Port: 3000}); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.ip, got, tt.want)
 		}
 	}

@@ -325,7 +325,7 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 	how.secrets.Add(cli.SecretsOf(conf)...)
 	how.secrets.Add(reg.Secrets()...)
 	cfg := nodeConfig{
-		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
+		bucket: conf.Bucket, providers: reg, listen: advertisedAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
 		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: slices.Concat(how.program.Observers, how.observers)},

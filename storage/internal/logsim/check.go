@@ -52,8 +52,8 @@ func (p *proc) ended(o op) {
 	p.history = append(p.history, o)
 }
 
-// saw checks that a number never changes its batch.
-func (p *proc) saw(b storage.Batch) {
+// observe checks that a number never changes its batch.
+func (p *proc) observe(b storage.Batch) {
 	p.mu.Lock()
 	was, known := p.seen[b.Seq]
 	if !known {
@@ -92,7 +92,7 @@ func (p *proc) read(ctx context.Context, how string, at storage.Position, log it
 			break
 		}
 		at = b.Position()
-		p.saw(b)
+		p.observe(b)
 		p.been = append(p.been, at)
 		got = append(got, b)
 		if into != nil {
@@ -125,7 +125,7 @@ func (p *proc) part(ctx context.Context, first, last int64) bool {
 		if b.Seq != first+int64(i) {
 			p.trace.Violate(p.name, "batch %d of a part from %d on is %d", i, first, b.Seq)
 		}
-		p.saw(b)
+		p.observe(b)
 		op.read = append(op.read, idOf(b.Nonce, b.Lines))
 	}
 	if int64(len(got)) != last-first+1 {

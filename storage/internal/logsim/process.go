@@ -125,7 +125,7 @@ func (p *proc) acknowledged(pos storage.Position, b storage.Batch, id uint64) {
 	if twice {
 		p.trace.Violate(p.name, "batch %d is acknowledged twice", pos.Seq)
 	}
-	p.saw(b)
+	p.observe(b)
 	p.fold = p.fold.with(b)
 	p.been = append(p.been, pos)
 }
