@@ -45,7 +45,7 @@ parley dev --config keyless.yaml
 parley dev --config several.yaml
 parley dev --config tabs.yaml
 parley dev --config empty.yaml
-parley dev --data file
+parley dev --data file --listen 127.0.0.1:0
 parley serve --config open.yaml --log-format xml
 parley serve --config bucket.yaml
 parley serve --config variable.yaml
