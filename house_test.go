@@ -372,7 +372,7 @@ func TestGlossaryNames(t *testing.T) {
 		{"", `^[tT]ell|^told$`, "what it does: send, emit, report, log"},
 		{"actors/internal/machine", `^runs?$|^(find|ripe|end|continue|cancel|park|compact)Runs?$|^run(Of|For|At)$`, "work, or the attempt, turn or call that it is"},
 		{"actors/internal/machine", `[pP]repar`, "the hook DeliveryStarted, and StartDelivery"},
-		{"actors", `[wW]ake|[wW]oken`, "the timer that is checked or due, or a nudge"},
+		{"actors", `[wW]ake|[wW]oken`, "the timer that is checked or due, or a scan"},
 		{"conversation", `^([lL]ast|[oO]pen)?[sS]teps?$`, "a turn; a step is a part of a durable tool"},
 	} {
 		word := regexp.MustCompile(rule.word)

@@ -24,7 +24,7 @@ type accounts struct {
 	events        *memory.Account // durable events queued for sinks
 	writes        *memory.Account // encoded batches and checkpoints that are being stored
 
-	idle      *memory.Idle  // shared with the followers and the resting writers
+	idle      *memory.Idle  // shared with the followers and the idle writers
 	idleShelf *memory.Shelf // idle activations
 
 	checks    chan struct{} // semaphore of schema checks

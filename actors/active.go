@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// activations holds the active conversations of this node and its resting writers. It is safe for
+// activations holds the active conversations of this node and its idle writers. It is safe for
 // concurrent use.
 type activations struct {
 	machines    machine.Config // shared by all machines
@@ -90,7 +90,7 @@ func (l *activations) count() int64 {
 	return int64(len(l.byKey))
 }
 
-// writes reports whether a writer is active or resting on this node. A resting writer has no pending
+// writes reports whether a writer is active or idle on this node. An idle writer has no pending
 // work; its entry is about to leave the journal.
 func (l *activations) writes(key conversation.Key, nonce storage.Nonce) bool {
 	l.mu.Lock()

@@ -145,5 +145,5 @@ func (a *activation) decide(from grain.Sender, m readAdmission) {
 }
 
 func (a *activation) take(from grain.Sender, in checkedAdmission) {
-	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit, Fit: in.fit, Dead: in.deadLetter})
+	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit, Fit: in.fit, DeadLetter: in.deadLetter})
 }

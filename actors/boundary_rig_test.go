@@ -60,7 +60,7 @@ type view struct {
 	at   time.Time
 }
 
-// process is one process of a story.
+// process is one process of a scenario.
 type process struct {
 	s       *scenario
 	number  int
@@ -79,7 +79,7 @@ const immortal = -1
 // memberName matches the names that [actors.LocalFleet] assigns.
 var memberName = regexp.MustCompile(`local-\d+`)
 
-var errCrashed = errors.New("the process is dead")
+var errCrashed = errors.New("the process has crashed")
 
 // draw returns a deterministic number for its arguments.
 func draw(event ...any) uint64 {
@@ -96,7 +96,7 @@ func (p *process) reachedBoundaries() []string {
 	return slices.Clone(p.trace)
 }
 
-// pass reaches a boundary. It takes a unique amount of time, so that the boundaries of a story always
+// pass reaches a boundary. It takes a unique amount of time, so that the boundaries of a scenario always
 // come in the same order. It returns an error if the process has crashed before or crashes there; here
 // reports which.
 func (p *process) pass(ctx context.Context, name string) (here bool, err error) {
@@ -378,7 +378,7 @@ func (s *scenario) factsOf(at conversation.Address) []fact {
 	return out
 }
 
-// runScenario runs a story in a bubble: one process for each boundary in dies, which crashes there, and a
+// runScenario runs a scenario in a bubble: one process for each boundary in crashAt, which crashes there, and a
 // last one that does not. It ends early if a process finishes before its boundary. If lost is set, no
 // write in flight at a crash lands.
 func runScenario(t *testing.T, fleet *actors.LocalFleet, crashAt []int, lost bool, check func(t *testing.T, s *scenario)) {
@@ -386,7 +386,7 @@ func runScenario(t *testing.T, fleet *actors.LocalFleet, crashAt []int, lost boo
 	runScript(t, fleet, &scenario{lost: lost}, crashAt, check)
 }
 
-// runScript is inStory of a given story.
+// runScript is runScenario of a given scenario.
 func runScript(t *testing.T, fleet *actors.LocalFleet, begin *scenario, crashAt []int, check func(t *testing.T, s *scenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The run of a story: the model calls a plain tool with an output too long for a record, and a durable
+// The run of a scenario: the model calls a plain tool with an output too long for a record, and a durable
 // tool. Then it hands a task to a subagent, which calls a tool and answers, and answers itself. The
 // second step fills the window, so that the first is summarized while the subagent works.
 
@@ -174,7 +174,7 @@ func (p *process) answers(ctx context.Context, a *providers.Assembler, event str
 	return p.at(ctx, event+" ends")
 }
 
-// check fails the test unless the story ended correctly.
+// check fails the test unless the scenario ended correctly.
 func (s *scenario) check(t *testing.T) {
 	t.Helper()
 	facts := s.facts()
@@ -498,7 +498,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 	}, nil))
 }
 
-// crashEverywhere runs a story once for each boundary and each value of lost. show counts covered cases;
+// crashEverywhere runs a scenario once for each boundary and each value of lost. show counts covered cases;
 // all wanted ones must occur.
 func crashEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *scenario, boundaries []string, check func(*scenario, *testing.T), show func(*scenario, map[string]int), wanted []string) {
 	t.Helper()

@@ -123,7 +123,7 @@ func TestRecoveryEventsNameTheConversation(t *testing.T) {
 }
 
 // TestWriterSurvivesBucketOutage: an activation that fails to open its log does not consume the
-// resting writer.
+// idle writer.
 func TestWriterSurvivesBucketOutage(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)

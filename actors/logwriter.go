@@ -40,7 +40,7 @@ func (w *logWriter) assume(nonce storage.Nonce) *atomic.Int64 {
 	return w.tip
 }
 
-// tryContinue continues as the resting writer if the log still ends at its last batch, and reports whether it
+// tryContinue continues as the idle writer if the log still ends at its last batch, and reports whether it
 // does. Otherwise another writer has fenced it, and the activation needs a new nonce and begin.
 func (w *logWriter) tryContinue(logs *storage.Logs, key conversation.Key, tail storage.Position, writers int64) bool {
 	idle := w.passivated

@@ -161,7 +161,7 @@ type modelRequest struct {
 	at    time.Time
 }
 
-// onlyModel is a cast of the one model named by [spec].
+// onlyModel is a vendor of the one model named by [spec].
 func onlyModel(s script) *vendor { return &vendor{models: map[string]script{"model": s}} }
 
 func (c *vendor) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {

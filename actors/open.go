@@ -195,7 +195,7 @@ func (a *activation) opened(m openedLog) {
 	a.rt.sweeper.Survived(a.key)
 }
 
-// chooseWriter continues as the resting writer, or begins a new one.
+// chooseWriter continues as the idle writer, or begins a new one.
 func (a *activation) chooseWriter(m openedLog) {
 	continued := a.writer.passivated != nil
 	if a.writer.tryContinue(a.rt.logs, a.key, m.tail, m.writers) {

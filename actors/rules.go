@@ -4,7 +4,7 @@ package actors
 
 import "context"
 
-// These rules of resting writers and of answers from memory are always on. A build with the tag
+// These rules of idle writers and of answers from memory are always on. A build with the tag
 // mutants can disable one, to verify that the simulation detects it.
 
 func checksIdleWriter() bool { return true }

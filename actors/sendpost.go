@@ -93,7 +93,7 @@ func isOutboxSignal(d *conversation.Delivery) bool {
 }
 
 // deadPost returns a function that reads the post that a redelivery signal names, from its batch in
-// the log, into checkedAdmission.dead. It returns nil for any other admission. The function returns an
+// the log, into the admission. It returns nil for any other admission. The function returns an
 // error only if the bucket is unavailable or the batch does not decode. An unknown post is not an error
 // here, because the machine rejects the signal.
 func (a *activation) deadPost(adm conversation.Admission) func(context.Context, *checkedAdmission) error {

@@ -47,7 +47,7 @@ func mutants() []mutant {
 		{"any 412 is a success", logRule(storage.RuleReadBack), nil, all, []uint64{2, 4, 5, 7, 8}},
 		{"a claim is not verified", logRule(storage.RuleVerifyClaim), nil, all, []uint64{4, 39, 47, 137, 166}},
 		{"a missing record is answered from memory", off(&rules.readsLog), nil, all, []uint64{46, 69, 262, 771, 912}},
-		{"a resting writer continues without a check", off(&rules.checksIdleWriter), nil, all, []uint64{360, 644}},
+		{"an idle writer continues without a check", off(&rules.checksIdleWriter), nil, all, []uint64{360, 644}},
 		{"a busy conversation leaves memory", ownerRule(machine.RuleStayAtWork), nil, simOfCrowds(), []uint64{70, 277, 302, 341, 725}},
 
 		{"a wait that a signal ends does not continue", ownerRule(machine.RuleGoOn), nil, simOfWaits(), []uint64{0, 9, 19, 36, 52}},

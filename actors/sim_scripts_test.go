@@ -228,7 +228,7 @@ func landsDuringTheSweep(s *simCluster) {
 	s.kill("b")
 }
 
-// opensAnew has a lose x to b and take it back, and its own sweep remove the entry of its first
+// opensAnew has a lose x to b and get it again, and its own sweep remove the entry of its first
 // writer.
 func opensAnew(s *simCluster) {
 	settlement := held(s, "a", "b")

@@ -37,7 +37,7 @@ type Status struct {
 	// Passive means that the node's row has not been confirmed for too long; it writes nothing.
 	// Leaving means that the node is handing over or stopping.
 	Passive, Leaving bool
-	// Active conversations are in memory. Resting ones have a resting writer. Suspended ones wait for
+	// Active counts conversations in memory, IdleWriters the retained writers of others. Suspended ones wait for
 	// a timer and have run on this node. Busy ones are listed as pending work.
 	Active, IdleWriters, Suspended, Busy, Followers int
 	// QueuedCallers wait for an owner's answer. QueuedSubmissions are unsettled submissions in memory,

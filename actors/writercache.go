@@ -11,11 +11,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// perWriter approximates the memory of a resting writer in its map and order, in bytes.
+// perWriter approximates the memory of an idle writer in its map and order, in bytes.
 const perWriter = 224
 
 // writerCache holds the writers of passivated conversations. The next activation on this node continues as
-// the resting writer, without a claim, if the log still ends at that writer's last batch. Beyond the
+// the idle writer, without a claim, if the log still ends at that writer's last batch. Beyond the
 // limit the oldest entries are dropped.
 //
 // Invariant: no activation uses a writer that is in here. An activation stores its writer when it
@@ -123,7 +123,7 @@ func (r *writerCache) take(key conversation.Key) *idleWriter {
 	return &w
 }
 
-// has reports whether a writer rests on this node.
+// has reports whether a writer is idle on this node.
 func (r *writerCache) has(key conversation.Key, nonce storage.Nonce) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *writerCache) has(key conversation.Key, nonce storage.Nonce) bool {
 	return ok && w.name() == nonce
 }
 
-// count returns the number of resting writers.
+// count returns the number of idle writers.
 func (r *writerCache) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

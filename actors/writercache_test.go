@@ -79,7 +79,7 @@ func TestIdleWriterLimit(t *testing.T) {
 		put(4)
 		for i, want := range []bool{true, false, false, true, true} {
 			if r.has(key(i), nonce) != want {
-				t.Errorf("writer %d: got resting %v, want %v", i, !want, want)
+				t.Errorf("writer %d: got idle %v, want %v", i, !want, want)
 			}
 		}
 		if u := idle.Usage()[0]; u.Held != 3*perWriter || u.Crowded != 2 {

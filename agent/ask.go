@@ -96,7 +96,7 @@ func (s *steps) ask(ctx context.Context, name string, a conversation.Admission) 
 	a.ReplyTo = &conversation.ReplyTo{Address: call.Address.Reach(), UID: call.UID, Name: name}
 	receipt, err := host.Ask(ctx, a)
 	if err != nil {
-		s.run.Forget(step)
+		s.run.Reopen(step)
 		return err
 	}
 	return s.keep(ctx, step, receipt.SubmissionID)

@@ -127,7 +127,7 @@ func postOnce(ctx context.Context, host poster, p seam.Posting) error {
 	}
 	err := host.Post(ctx, p)
 	if err != nil {
-		s.run.Forget(p.Step)
+		s.run.Reopen(p.Step)
 	}
 	return err
 }

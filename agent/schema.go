@@ -122,7 +122,7 @@ func mustSchema(t reflect.Type, open bool) *Schema {
 // schemaBy returns the author's schema, or else that of a type.
 func schemaBy(t reflect.Type, source json.RawMessage, does direction, open bool) (*Schema, error) {
 	if source != nil && open {
-		return nil, errors.New("the option Open is set beside a schema, which says itself what it lets through; keep one of the two")
+		return nil, errors.New("the option Open and a schema are set, and the schema defines which members it accepts; keep one of the two")
 	}
 	if source == nil {
 		doc, err := derive(t, does, open)

@@ -42,7 +42,7 @@ func (k keywords) tagged(tag reflect.StructTag) (keywords, error) {
 	case !ok:
 		return k, nil
 	case text == "-":
-		return nil, errors.New("the tag jsonschema:\"-\" leaves out no field; use json:\"-\"")
+		return nil, errors.New("the tag jsonschema:\"-\" omits no field; use json:\"-\"")
 	case text == "":
 		return nil, errors.New("the tag jsonschema is empty; remove it")
 	}

@@ -96,7 +96,7 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 	done := false
 	defer func() {
 		if !done {
-			s.run.Forget(name)
+			s.run.Reopen(name)
 		}
 	}()
 	var own error // unchanged, for the author

@@ -67,7 +67,7 @@ func TestStepsRunOnce(t *testing.T) {
 			return "", err
 		}
 		if crash {
-			panic("the process dies here")
+			panic("the process crashes here")
 		}
 		two, err := step(ctx, "two")
 		return one + two, err

@@ -63,7 +63,7 @@ func (a *Agent) Validate() error {
 func (a *Agent) commonIssues() []Issue {
 	issues := append(thinkingIssues(a.ThinkingLevel), a.Generation.issues(NewSetup(a).offers)...)
 	if a.Instructions != "" && a.InstructionsFunc != nil {
-		issues = append(issues, Issue{"InstructionsFunc", "is set beside Instructions; keep one of the two"})
+		issues = append(issues, Issue{"InstructionsFunc", "is set in addition to Instructions; keep one of the two"})
 	}
 	issues = append(issues, a.renamedIssues()...)
 	if a.ToolConcurrency < 0 {

@@ -135,7 +135,7 @@ func inside(before, after string) bool {
 			}
 		}
 	}
-	// Halves of flags are letters of their own, so count them.
+	// Halves of flags are separate letters, so count them.
 	n := 0
 	for text := before; ; n++ {
 		r, size := utf8.DecodeLastRuneInString(text)

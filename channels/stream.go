@@ -70,7 +70,7 @@ func newStreamed(m Messages, most int) *streamed {
 	return s
 }
 
-// maxPrinted limits how many messages of incomplete replies are remembered. A forgotten one is posted
+// maxPrinted limits how many messages of incomplete replies are remembered. An evicted one is posted
 // again under its ID.
 const maxPrinted = 4096
 

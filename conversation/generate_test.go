@@ -483,7 +483,7 @@ func (g *generator) pass() {
 	}
 }
 
-// post enqueues a notice of a settlement, which is delivered or dead, possibly at once.
+// post enqueues a notice of a settlement, which is delivered or a dead letter, possibly at once.
 func (g *generator) post(w *work) {
 	id := conversation.PostID(g.next("post"))
 	g.push(&conversation.PostEnqueued{Must: true, Post: id, Submission: w.sub, Target: "ledger", Body: json.RawMessage(`{"n":1}`), At: g.now()})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// SignalOutbox is the type of signals that redeliver a dead post. Their attributes "post" and "batch"
+// SignalOutbox is the type of signals that redeliver a failed post. Their attributes "post" and "batch"
 // name the post and the batch of the log that has it. Both come from its dead letter.
 const SignalOutbox = "parley.outbox"
 

@@ -565,7 +565,7 @@ type (
 
 	// RetryScheduled defers the model call of a submission, or of its subagent, until a time. Until
 	// then nothing of it runs; see [Suspended]. Rounds counts how often all its models have failed.
-	// Blind counts the rounds without a retry delay from a vendor. WaitedMs sums the delays that
+	// Unhinted counts the rounds without a retry delay from a vendor. WaitedMs sums the delays that
 	// vendors requested.
 	RetryScheduled struct {
 		Must               bool           `json:"must"`

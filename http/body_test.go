@@ -16,7 +16,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// letters yields n times the letter A without allocating.
+// letters yields n times an "A" without allocating.
 type letters struct{ n int64 }
 
 func (l *letters) Read(p []byte) (int, error) {

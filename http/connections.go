@@ -97,14 +97,14 @@ func (c *connections) leave() {
 
 // drop closes an idle connection. The caller holds mu, which drop releases temporarily.
 func (c *connections) drop(conn net.Conn) {
-	c.forget(conn)
+	c.remove(conn)
 	c.mu.Unlock()
 	defer c.mu.Lock()
 	_ = conn.Close()
 }
 
-// forget removes a connection from spare and idle. The caller holds mu.
-func (c *connections) forget(conn net.Conn) {
+// remove deletes a connection from spare and idle. The caller holds mu.
+func (c *connections) remove(conn net.Conn) {
 	delete(c.spare, conn)
 	if e := c.at[conn]; e != nil {
 		c.idle.Remove(e)
@@ -116,7 +116,7 @@ func (c *connections) forget(conn net.Conn) {
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forget(conn)
+	c.remove(conn)
 	switch {
 	case state == http.StateIdle:
 		c.at[conn] = c.idle.PushBack(conn)

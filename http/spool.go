@@ -173,7 +173,7 @@ func (s *spool) spill() error {
 	if _, err := f.Write(s.mem); err != nil {
 		return diskError("write", err)
 	}
-	s.forget()
+	s.release()
 	return nil
 }
 
@@ -186,8 +186,8 @@ func (s *spool) grow(n int) error {
 	return nil
 }
 
-// forget releases the memory.
-func (s *spool) forget() {
+// release frees the memory.
+func (s *spool) release() {
 	s.in.memory.Add(-s.memory)
 	s.mem, s.memory = nil, 0
 }
@@ -240,7 +240,7 @@ func (s *spool) bytes(v span) ([]byte, error) {
 
 // Close releases the bytes.
 func (s *spool) Close() error {
-	s.forget()
+	s.release()
 	s.in.disk.Add(-s.disk)
 	s.disk = 0
 	if s.file == nil {

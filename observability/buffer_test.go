@@ -278,8 +278,8 @@ func TestBufferDrainsAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestBufferEndsWithADeadSink uses a sink that blocks every Write until its context ends.
-func TestBufferEndsWithADeadSink(t *testing.T) {
+// TestBufferEndsWithABlockedSink uses a sink that blocks every Write until its context ends.
+func TestBufferEndsWithABlockedSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scripted{write: func(ctx context.Context, _ []observability.Event) error {
 			<-ctx.Done()

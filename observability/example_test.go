@@ -18,10 +18,10 @@ func ExampleCallbacks() {
 	}
 	err := alarm.Write(context.Background(), []observability.Event{
 		{Envelope: observability.Envelope{Type: observability.TypeSubmissionSettled, Agent: "clerk"}, Payload: &observability.SubmissionSettled{Outcome: "completed"}},
-		{Envelope: observability.Envelope{Type: observability.TypeSubmissionSettled, Agent: "judge"}, Payload: &observability.SubmissionSettled{Outcome: "failed", Error: &observability.Error{Type: "model_failed"}}},
+		{Envelope: observability.Envelope{Type: observability.TypeSubmissionSettled, Agent: "triage"}, Payload: &observability.SubmissionSettled{Outcome: "failed", Error: &observability.Error{Type: "model_failed"}}},
 	})
 	fmt.Println(err)
 	// Output:
-	// alert: judge model_failed
+	// alert: triage model_failed
 	// <nil>
 }

@@ -85,8 +85,8 @@ func (b *Block) EncodedBytes() int64 {
 	return b.size
 }
 
-// Forget drops the cached encoding.
-func (b *Block) Forget() {
+// Evict drops the cached encoding.
+func (b *Block) Evict() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encoded, b.size, b.shown = nil, 0, shown{}

@@ -71,9 +71,9 @@ func TestBlockIsEncodedOnce(t *testing.T) {
 	}); err != nil || b.EncodedBytes() != 9 {
 		t.Errorf("other codec: got %d bytes, %v, want 9", b.EncodedBytes(), err)
 	}
-	b.Forget()
+	b.Evict()
 	if n := b.EncodedBytes(); n != 0 {
-		t.Errorf("got %d bytes after Forget", n)
+		t.Errorf("got %d bytes after Evict", n)
 	}
 	failure := errors.New("failure")
 	if _, err := providers.EncodeBlock(b, other, func(string) bool { return true }, func([]providers.Message) (string, int64, error) {
@@ -93,7 +93,7 @@ func TestBlockIsSafeForConcurrentUse(t *testing.T) {
 			if got, err := e.of(b, m, true); err != nil || got != "1 [{x }]" {
 				t.Errorf("got %q, %v", got, err)
 			}
-			b.Forget()
+			b.Evict()
 		})
 	}
 	calls.Wait()

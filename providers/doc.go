@@ -26,7 +26,7 @@
 //     KindImageUnavailable or KindImageUnreadable before the vendor has the whole request.
 //  8. The model receives the same bytes whether messages are in Request.History or in
 //     Request.Messages. A Block holds at most one encoding, that of the latest call, until
-//     Block.Forget.
+//     Block.Evict.
 //  9. Deviations from a format do not fail a reply if no guarantee depends on them. Usage numbers and
 //     members of unexpected types are skipped; unknown stop reasons are mapped. Options.Odd receives
 //     each kind once. Text is valid UTF-8. The decorated name of a tool becomes the name of the tool.

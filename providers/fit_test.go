@@ -217,9 +217,9 @@ func TestFittedBlockIsEncodedOnce(t *testing.T) {
 		}
 	}
 	fit, _ := encode(2, false)
-	b.Forget()
+	b.Evict()
 	if again, _ := encode(2, false); again == fit {
-		t.Error("got the reduced block after Forget")
+		t.Error("got the reduced block after Evict")
 	}
 }
 

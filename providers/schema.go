@@ -43,7 +43,7 @@ const (
 	// SchemaRewritten replaces it by other keywords that accept the same values or more.
 	SchemaRewritten SchemaUse = "rewritten"
 	// SchemaOmitted omits it. Bounds of values are added to the description.
-	SchemaOmitted SchemaUse = "left out"
+	SchemaOmitted SchemaUse = "omitted"
 	// SchemaNamed is SchemaRewritten with a loss of meaning, or SchemaSent although the server rejects
 	// it. CheckTool returns a SchemaNote for it.
 	SchemaNamed SchemaUse = "named"
@@ -65,7 +65,7 @@ const (
 	formLoop     = "$ref of a recursive type"
 	formTypeless = "no type"
 	formTypes    = "a list of types"
-	formSiblings = "keywords beside anyOf"
+	formSiblings = "keywords next to anyOf"
 	formMixed    = "enum of several types"
 	formTuple    = "a list in items"
 	formNoItems  = "an array without items"

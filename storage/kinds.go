@@ -89,7 +89,7 @@ var kindsByEntry = func() map[entry]ObjectKind {
 	return kinds
 }()
 
-// KindOf returns the kind of the objects under a key or prefix, judged by its folders alone, or "" if
+// KindOf returns the kind of the objects under a key or prefix, by its folders alone, or "" if
 // they do not decide it. [ParseKey] parses the rest of a key. KindOf is called for every request to a
 // bucket.
 func KindOf(key string) ObjectKind {

@@ -27,7 +27,7 @@
 //     project to nothing and are skipped.
 //  5. One load per conversation is in flight and all callers share it. A caller that leaves does
 //     not cancel it for the others. [Set.Run] waits for all loads.
-//  6. A batch wakes all waiting readers with one channel close.
+//  6. A batch releases all waiting readers with one channel close.
 //  7. If other nodes write, a read returns at least all batches that were durable when it began: an
 //     owner confirmed the head, or a bucket read succeeded, after the read began. The exception is
 //     a read of [conversation.Tailing], which uses the view as it is; Wait checks only once. One

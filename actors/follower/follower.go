@@ -189,7 +189,7 @@ func (f *follower) warnFork(b batch) {
 // fits reports whether b is the next batch; in is held.
 func (f *follower) fits(b batch) bool { return b.at.Seq == f.tip.Seq+1 && b.prev == f.tip.Hash }
 
-// take queues the next batch and wakes the waiters; in is held.
+// take queues the next batch and notifies the waiters; in is held.
 func (f *follower) take(b batch) {
 	f.queue = append(f.queue, b)
 	f.queued += b.bytes
@@ -202,7 +202,7 @@ func (f *follower) take(b batch) {
 	f.broadcast()
 }
 
-// broadcast wakes all waiters; in is held.
+// broadcast notifies all waiters; in is held.
 func (f *follower) broadcast() {
 	if f.more != nil {
 		close(f.more)

@@ -42,7 +42,7 @@ func Replies(api channels.API) outbox.Target {
 	return channels.StreamedReplies(&messages{api: api, moved: map[int64]int64{}}, maxText)
 }
 
-// maxMoved limits the remembered supergroup ids. For a forgotten one the platform returns the new id
+// maxMoved limits the remembered supergroup ids. For an evicted one the platform returns the new id
 // again.
 const maxMoved = 1024
 

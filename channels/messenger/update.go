@@ -77,7 +77,7 @@ type User struct {
 }
 
 // Message returns the new or edited message of an update. It is nil for other updates, including
-// messages of guests, whose chat does not last.
+// guest messages, whose chat does not last.
 func (u Update) Message() (*Message, error) {
 	kind := u.Kind()
 	if !slices.Contains([]string{

@@ -111,7 +111,7 @@ func (c *Channel) route(path string, callback func(context.Context, Incoming) (a
 	}.Route()
 }
 
-// onlyResponses passes on responses, also of a [channels.Later], and rejects other results.
+// onlyResponses returns responses, also of a [channels.Later], and rejects other results.
 func onlyResponses(nothing *http.Response) func(any, error) (any, error) {
 	return func(result any, err error) (any, error) {
 		switch v := result.(type) {

@@ -32,7 +32,7 @@ func TestCluster(t *testing.T) {
 	if len(r.Scenarios) != 4 || !strings.Contains(r.Bucket, "a folder, served over HTTP") {
 		t.Fatalf("report %+v", r)
 	}
-	figures := map[string][]string{
+	metrics := map[string][]string{
 		"cluster-failover":  {"kills", "requests", "acknowledged"},
 		"cluster-rolling":   {"longest leave", "requests", "acknowledged"},
 		"cluster-admission": {"p50 through the owner", "ratio"},
@@ -40,21 +40,21 @@ func TestCluster(t *testing.T) {
 	}
 	for _, s := range r.Scenarios {
 		// With so few turns a kill may interrupt none.
-		if none := s.Name == "cluster-failover" && figure(s, "turns interrupted") == 0; s.Error != "" || s.Target == "" || (s.Latency == nil) != none {
-			t.Errorf("row lacks figures: %+v", s)
+		if none := s.Name == "cluster-failover" && metric(s, "turns interrupted") == 0; s.Error != "" || s.Target == "" || (s.Latency == nil) != none {
+			t.Errorf("row lacks metrics: %+v", s)
 		}
-		for _, want := range figures[s.Name] {
-			if figure(s, want) <= 0 {
+		for _, want := range metrics[s.Name] {
+			if metric(s, want) <= 0 {
 				t.Errorf("row lacks %q: %+v", want, s)
 			}
 		}
 		for _, none := range []string{"lost", "twice", "turns lost"} {
-			if n := figure(s, none); n != 0 {
+			if n := metric(s, none); n != 0 {
 				t.Errorf("%s: %s is %g", s.Name, none, n)
 			}
 		}
 	}
-	if all := figure(r.Scenarios[0], "turns interrupted") + figure(r.Scenarios[0], "others"); all != 3 {
+	if all := metric(r.Scenarios[0], "turns interrupted") + metric(r.Scenarios[0], "others"); all != 3 {
 		t.Errorf("%g turns of 3", all)
 	}
 	wantEmpty(t, dir)

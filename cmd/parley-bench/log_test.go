@@ -19,13 +19,13 @@ func logReport(t *testing.T, env []string, args ...string) bench.Report {
 	var r bench.Report
 	table := measured(t, &r, env, append([]string{"log", "--quick", "--percent", "1"}, args...)...)
 	if strings.Contains(table, "RSS") {
-		t.Errorf("table has columns without figures:\n%s", table)
+		t.Errorf("table has columns without metrics:\n%s", table)
 	}
 	var names []string
 	for _, s := range r.Scenarios {
 		names = append(names, s.Name)
 		if s.Error != "" || s.Samples < 1 || s.Latency == nil || s.Latency.P50 <= 0 || !strings.Contains(table, s.Name+" ") {
-			t.Errorf("row lacks figures: %+v\n%s", s, table)
+			t.Errorf("row lacks metrics: %+v\n%s", s, table)
 		}
 		alone := strings.HasSuffix(s.Name, "k")
 		if (s.PerSecond > 0) == alone || (s.Seconds > 0) == alone || (s.Target == "") != strings.HasPrefix(s.Name, "raw") {
@@ -34,9 +34,9 @@ func logReport(t *testing.T, env []string, args ...string) bench.Report {
 		if (s.ToRawPut > 0) != (s.Name == "append-1k" || s.Name == "append-8k") {
 			t.Errorf("row has %g × raw PUT: %+v", s.ToRawPut, s)
 		}
-		figures := map[string][]string{"raw-1k": {"object"}, "raw-8k": {"object"}, "raw-64": {"object"}, "append-64": {"rate to raw PUT"}, "stream": {"durable", "batch"}}
-		for _, want := range figures[s.Name] {
-			if figure(s, want) <= 0 {
+		metrics := map[string][]string{"raw-1k": {"object"}, "raw-8k": {"object"}, "raw-64": {"object"}, "append-64": {"rate to raw PUT"}, "stream": {"durable", "batch"}}
+		for _, want := range metrics[s.Name] {
+			if metric(s, want) <= 0 {
 				t.Errorf("row lacks %q: %+v", want, s)
 			}
 		}
@@ -59,7 +59,7 @@ func TestLog(t *testing.T) {
 	}
 	// The names of the rows contain the bytes and the writers.
 	for _, s := range r.Scenarios {
-		if n := figure(s, "object"); n > 8<<10+400 {
+		if n := metric(s, "object"); n > 8<<10+400 {
 			t.Errorf("%s stores objects of %g bytes", s.Name, n)
 		}
 		if strings.HasSuffix(s.Name, "-64") && s.Samples < 64 {

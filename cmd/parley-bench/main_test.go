@@ -89,9 +89,9 @@ func measured(t *testing.T, v any, env []string, args ...string) (table string) 
 	return string(out)
 }
 
-// figure returns the figure of a row by name, 0 if it has none.
-func figure(s bench.Scenario, name string) float64 {
-	for _, f := range s.Figures {
+// metric returns the metric of a row by name, 0 if it has none.
+func metric(s bench.Scenario, name string) float64 {
+	for _, f := range s.Metrics {
 		if f.Name == name {
 			return f.Value
 		}
@@ -200,7 +200,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// Rows without figures are an error, returned after all output is written.
+// Rows without metrics are an error, returned after all output is written.
 func TestFailed(t *testing.T) {
 	var out bytes.Buffer
 	err := finish(&bench.Report{Scenarios: []bench.Scenario{{Name: "a"}, {Name: "b", Error: "gone"}}}, "", &out)

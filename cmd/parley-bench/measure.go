@@ -157,7 +157,7 @@ func (m *measurement) run(ctx context.Context, out io.Writer) (err error) {
 }
 
 // answers checks that a ClickHouse server answers at an address, unless it is "". A server that
-// exports no events costs less, and the figures would not show the reason.
+// exports no events costs less, and the metrics would not show the reason.
 func answers(ctx context.Context, address string) error {
 	if address == "" {
 		return nil

@@ -43,7 +43,7 @@ func TestServer(t *testing.T) {
 		if compared := strings.HasPrefix(s.Name, "admission") || s.Name == "snapshot-warm"; compared && s.ToRawPut <= 0 {
 			t.Errorf("%s is not compared with a raw PUT", s.Name)
 		}
-		if s.Name == "turns" && (s.PerSecond <= 0 || s.ServerCPU == nil || s.GeneratorCPU == nil || s.ModelCPU == nil || len(s.Figures) != 1) {
+		if s.Name == "turns" && (s.PerSecond <= 0 || s.ServerCPU == nil || s.GeneratorCPU == nil || s.ModelCPU == nil || len(s.Metrics) != 1) {
 			t.Errorf("turns lack their costs: %+v", s)
 		}
 	}

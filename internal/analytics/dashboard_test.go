@@ -115,7 +115,7 @@ func TestDashboard(t *testing.T) {
 	w := newWorld(seed)
 	e := start(t, w)
 	t.Run("panels", func(t *testing.T) { checkPanels(t, w, e) })
-	t.Run("figures", func(t *testing.T) { checkFigures(t, w, e) })
+	t.Run("numbers", func(t *testing.T) { checkFigures(t, w, e) })
 	t.Run("agents", func(t *testing.T) { checkAgents(t, w, e) })
 }
 

@@ -239,7 +239,7 @@ func TestPageNamesSegmentQueries(t *testing.T) {
 	}
 }
 
-// checkHours compares error-prone figures of the hourly tables: attempts
+// checkHours compares error-prone numbers of the hourly tables: attempts
 // that resume under their number, and withdrawn calls.
 func checkHours(t *testing.T, w *world, e *engine) {
 	var begun, waited, retried, admitted int64

@@ -211,7 +211,7 @@ func (r *run) stall(ctx context.Context, n *node) {
 	resume()
 }
 
-// verdict checks the promises, and logs the figures.
+// verdict checks the promises, and logs the numbers.
 func (r *run) verdict(ctx context.Context, alone, attacked []latency) {
 	refused, out := r.wellBehaved.verdict()
 	for _, f := range refused {

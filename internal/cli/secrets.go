@@ -83,7 +83,7 @@ func SecretsOf(conf *config.Server) []string {
 	return found
 }
 
-// hiding is a handler that redacts secrets. A value that is neither text nor an error is passed on as
+// hiding is a handler that redacts secrets. A value that is neither text nor an error is logged as
 // text if its encoding contains a secret.
 type hiding struct {
 	secrets *Secrets

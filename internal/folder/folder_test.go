@@ -256,8 +256,8 @@ func (w *world) eventually(done func() bool) {
 	}
 }
 
-// TestFigures compares with "parley stats", from a file and from the logs.
-func TestFigures(t *testing.T) {
+// TestStats compares with "parley stats", from a file and from the logs.
+func TestStats(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{"help", "think", "long 5"} {
 		w.send("echo", "one", body)

@@ -261,7 +261,7 @@ func (w *world) named() (named set) {
 	return named
 }
 
-// expire drops state without further effect.
+// expire discards state without further effect.
 func (w *world) expire() {
 	named := w.named()
 	w.fresh &= named

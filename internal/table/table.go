@@ -1,6 +1,6 @@
 // Package table prints rows of cells in columns below a heading.
 //
-// Commands use it to print figures for people.
+// Commands use it to print numbers for people.
 //
 // Guarantees:
 //

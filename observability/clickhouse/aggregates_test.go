@@ -15,10 +15,10 @@ import (
 
 const hourMs = 3_600_000
 
-// figures are the rows of an aggregate: a text key and numbers.
-type figures map[string][]int64
+// counts are the rows of an aggregate: a text key and numbers.
+type counts map[string][]int64
 
-func (f figures) add(key string, values ...int64) {
+func (f counts) add(key string, values ...int64) {
 	if f[key] == nil {
 		f[key] = make([]int64, len(values))
 	}
@@ -29,7 +29,7 @@ func (f figures) add(key string, values ...int64) {
 
 // recount computes every aggregate from the events.
 type recount struct {
-	usage, latency, outcomes, queue, recoveries, active figures
+	usage, latency, outcomes, queue, recoveries, active counts
 
 	took map[string][]int64
 	seen map[string]bool
@@ -37,7 +37,7 @@ type recount struct {
 
 func newRecount(events []observability.Event) *recount {
 	r := &recount{
-		usage: figures{}, latency: figures{}, outcomes: figures{}, queue: figures{}, recoveries: figures{}, active: figures{},
+		usage: counts{}, latency: counts{}, outcomes: counts{}, queue: counts{}, recoveries: counts{}, active: counts{},
 		took: map[string][]int64{}, seen: map[string]bool{},
 	}
 	for _, e := range events {
@@ -132,7 +132,7 @@ func TestAggregates(t *testing.T) {
 	want := newRecount(events)
 	const place = "toString(toUnixTimestamp(hour) * 1000) || ' ' || agent"
 	for _, test := range []struct {
-		want  figures
+		want  counts
 		query string
 	}{
 		{want.usage, place + " || ' ' || provider || ' ' || model, [turns, errors, retried, input, output, cache_read, cache_write, reasoning, total, toUInt64(cost_usd * 1024)] FROM usage_hourly"},
@@ -145,7 +145,7 @@ func TestAggregates(t *testing.T) {
 		if len(test.want) < 10 {
 			t.Fatalf("the traffic has no rows for %s", test.query)
 		}
-		if diff := cmp.Diff(test.want, readFigures(t, s, o, test.query)); diff != "" {
+		if diff := cmp.Diff(test.want, readCounts(t, s, o, test.query)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.query, diff)
 		}
 	}
@@ -158,8 +158,8 @@ func truth(b bool) int64 {
 	return 0
 }
 
-// readFigures reads the rows of a query: a key and an array of numbers.
-func readFigures(t *testing.T, s *clickhousetest.Server, o clickhouse.Options, query string) figures {
+// readCounts reads the rows of a query: a key and an array of numbers.
+func readCounts(t *testing.T, s *clickhousetest.Server, o clickhouse.Options, query string) counts {
 	t.Helper()
 	query = "SELECT " + strings.Replace(strings.Replace(query, ", [", ", CAST([", 1), "] FROM", "] AS Array(Int64)) FROM", 1)
 	rows, err := direct(t, s, o.Database).Query(t.Context(), query)
@@ -167,7 +167,7 @@ func readFigures(t *testing.T, s *clickhousetest.Server, o clickhouse.Options, q
 		t.Fatalf("%s: %v", query, err)
 	}
 	defer rows.Close()
-	got := figures{}
+	got := counts{}
 	for rows.Next() {
 		var key string
 		var values []int64

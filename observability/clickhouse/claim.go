@@ -77,7 +77,7 @@ func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-late.C:
-			d.opts.Logger.Warn("claim of a migration passed over", "key", c.key, "err", err)
+			d.opts.Logger.Warn("claim of a migration skipped", "key", c.key, "err", err)
 			c.bucket = bucket
 			return c, nil
 		case <-tick.C:

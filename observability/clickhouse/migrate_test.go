@@ -154,8 +154,8 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// TestDeadClaim checks that the claim of a crashed node expires.
-func TestDeadClaim(t *testing.T) {
+// TestExpiredClaim checks that the claim of a crashed node expires.
+func TestExpiredClaim(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))

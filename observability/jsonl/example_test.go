@@ -17,7 +17,7 @@ func ExampleRead() {
 	sink := jsonl.NewWriter("file", &file)
 	err := sink.Write(context.Background(), []observability.Event{
 		{Envelope: observability.Envelope{Version: observability.Version, ID: "1", Type: observability.TypeSubmissionSettled, Agent: "clerk"}, Payload: &observability.SubmissionSettled{Outcome: "completed"}},
-		{Envelope: observability.Envelope{Version: observability.Version, ID: "2", Type: observability.TypeSubmissionSettled, Agent: "judge"}, Payload: &observability.SubmissionSettled{Outcome: "failed"}},
+		{Envelope: observability.Envelope{Version: observability.Version, ID: "2", Type: observability.TypeSubmissionSettled, Agent: "triage"}, Payload: &observability.SubmissionSettled{Outcome: "failed"}},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -33,5 +33,5 @@ func ExampleRead() {
 		}
 	}
 	// Output:
-	// 2 judge failed
+	// 2 triage failed
 }

@@ -173,7 +173,7 @@ func TestKeepsUsedEntries(t *testing.T) {
 		}
 	}
 	if got := f.Counts(); got.Spans != 5 || got.Evicted != 0 {
-		t.Errorf("counts are %+v, want 5 spans and no caller forgotten", got)
+		t.Errorf("counts are %+v, want 5 spans and no evicted caller", got)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestEncodeThinking(t *testing.T) {
 	}
 }
 
-func TestPromptCacheKeyCanBeLeftOut(t *testing.T) {
+func TestPromptCacheKeyCanBeOmitted(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "m", Compat: providers.Compat{PromptCacheKeyMode: "disabled"}}
 	if got := providertest.Encoded(t, mistralconversations.NewCodec(nil), m, providertest.Ask("q"), providers.Options{SessionID: "s"}); strings.Contains(got, "cache") {
 		t.Errorf("got %s", got)

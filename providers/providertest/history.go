@@ -57,7 +57,7 @@ func checkHistory(t *testing.T, c providers.Codec, g *conversations) {
 			m = models[g.r.IntN(len(models))]
 		}
 		if n := len(blocks); n > 0 && g.r.IntN(4) == 0 {
-			blocks[g.r.IntN(n)].Forget()
+			blocks[g.r.IntN(n)].Evict()
 		}
 		if len(blocks) > 0 && g.r.IntN(8) == 0 {
 			blocks, all, sizes = blocks[1:], all[sizes[0]:], sizes[1:]

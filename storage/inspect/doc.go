@@ -4,7 +4,7 @@
 // Command parley calls it ("parley log"). It reads the objects one by one, and then the log again
 // through package storage, so that each check covers the other.
 //
-// [Verify] reports three severities. Damage is corruption that no stored data can repair. Repairable
+// [Verify] reports three severities. Corruption cannot be repaired from stored data. Repairable
 // findings lose no data, neither by themselves nor by [Repair]; readers and writers work in spite of
 // them. A note is neither; some notes are about leftovers, which only take space. [Repair] fixes
 // exactly these, including leftovers:
@@ -20,11 +20,11 @@
 // Guarantees:
 //
 //  1. [Dump] and [Verify] change nothing.
-//  2. Verify does not report a log as damaged because it grows or is compacted during the
+//  2. Verify does not report a log as corrupt because it grows or is compacted during the
 //     check: it reports only findings that a second check confirms.
 //  3. Verify needs memory for the segment names, attachment digests, claims and findings of
 //     the conversations in progress, and for a few batches, not for their logs.
-//  4. Repair deletes or replaces nothing of a conversation that has damage, and never the
+//  4. Repair deletes or replaces nothing of a conversation that has corruption, and never the
 //     highest batch of a log or the first of a writer.
 //  5. Repair and Truncate reject a bucket that a node serves, as far as heartbeats show it.
 //  6. Truncate destroys nothing, and no earlier writer can store a batch after the truncation.

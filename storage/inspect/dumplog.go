@@ -63,7 +63,7 @@ type logDumper struct {
 	logs     *storage.Logs
 	conv     conversation.Key
 	next, to int64
-	// at is the position of a batch found after damage, nil if none was. It is printed already.
+	// at is the position of a batch found after corruption, nil if none was. It is printed already.
 	at *storage.Position
 }
 
@@ -103,13 +103,13 @@ func (d *logDumper) read(ctx context.Context) error {
 
 // corruptionLine replaces unreadable batches.
 type corruptionLine struct {
-	Object string `json:"object"` // damage
+	Object string `json:"object"` // "damage"
 	First  int64  `json:"first"`
 	Last   int64  `json:"last"` // First-1 if all are readable but do not continue those before.
 	Error  string `json:"error"`
 }
 
-// skip finds the next readable batch, prints the damage before it, and prints the batch.
+// skip finds the next readable batch, prints the corruption before it, and prints the batch.
 func (d *logDumper) skip(ctx context.Context, why error) error {
 	line := corruptionLine{Object: "damage", First: d.next, Error: why.Error()}
 	n := d.next

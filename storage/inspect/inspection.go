@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxFindings bounds the findings of one conversation, separately for damage and the rest.
+	// maxFindings bounds the findings of one conversation, separately for corruption and the rest.
 	maxFindings = 1000
 	// objectOverhead is the maximum size of an object beyond its content.
 	objectOverhead = 1 << 20
@@ -39,7 +39,7 @@ type inspection struct {
 func (l *inspection) find(severity Severity, kind Kind, key string, seq int64, text string, steps ...step) {
 	kept := &l.others
 	if severity == Corruption {
-		kept = &l.corruptions // Other findings must not hide damage.
+		kept = &l.corruptions // Other findings must not hide corruption.
 	}
 	if *kept++; *kept > maxFindings {
 		l.dropped = true

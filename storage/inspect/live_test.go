@@ -86,7 +86,7 @@ func (s *stirred) List(ctx context.Context, q storage.ListQuery) (storage.ListPa
 	return s.Bucket.List(ctx, q)
 }
 
-// TestAnyCorruption damages objects at random. If the conversation is unreadable or reads differently,
+// TestAnyCorruption corrupts objects at random. If the conversation is unreadable or reads differently,
 // verify must have found corruption. If verify found none, repair must fix all findings.
 func TestAnyCorruption(t *testing.T) {
 	for seed := range sample.Of[uint64](60, 6) {
@@ -122,7 +122,7 @@ func TestAnyCorruption(t *testing.T) {
 	}
 }
 
-// spoil damages one object and returns a description.
+// spoil corrupts one object and returns a description.
 func (w *world) spoil(r *rand.Rand) string {
 	keys := slices.Sorted(maps.Keys(w.objects(storage.FolderOf(w.conv))))
 	key, other := keys[r.IntN(len(keys))], keys[r.IntN(len(keys))]

@@ -17,7 +17,7 @@ type Outcome string
 const (
 	Planned Outcome = "planned" // It would be fixed.
 	Done    Outcome = "done"    // It was fixed.
-	Refused Outcome = "refused" // It cannot be fixed, or its conversation has damage and is not touched.
+	Refused Outcome = "refused" // It cannot be fixed, or its conversation has corruption and is not touched.
 	Left    Outcome = "left"    // No action is needed.
 )
 
@@ -52,7 +52,7 @@ func (e *ServedError) Error() string {
 }
 
 // Repair checks a scope as [Verify] does and fixes repairable findings, one conversation at a time. It
-// does not touch a conversation that has damage. After a write it checks the conversation again and
+// does not touch a conversation that has corruption. After a write it checks the conversation again and
 // returns an error if a fixed finding remains. A [*ServedError] or a [*storage.FormatError] means that
 // nothing was changed.
 //

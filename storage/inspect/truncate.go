@@ -55,7 +55,7 @@ type LostSubmission struct {
 // Truncated objects are moved to another prefix. Claims of single-use writers take their numbers and
 // the next one. A claim is never deleted, so a paused writer finds its next key taken, whatever it
 // stored last. The number after them is created first, and never replaced: if it exists, Truncate returns
-// [ErrGrown]. The first truncated number is replaced last, so until then the log is as damaged as
+// [ErrGrown]. The first truncated number is replaced last, so until then the log is as corrupt as
 // before and an interrupted Truncate can be repeated. Truncate returns the report even with an error, because a
 // repeated Truncate finds claims in place of some lost batches.
 //
@@ -167,7 +167,7 @@ func (c *cutter) take(b storage.Batch) error {
 	return err
 }
 
-// stopped records why the log ends early. A claim before the damage is not shown to readers, but it
+// stopped records why the log ends early. A claim before the corruption is not shown to readers, but it
 // verifies itself and continues the log, so it is kept.
 func (c *cutter) stopped(ctx context.Context, why error) error {
 	var newer *conversation.UnknownRecordError

@@ -80,7 +80,7 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestTruncateInsideASegment damages one of many frames of a segment. The batches before it are kept, even
+// TestTruncateInsideASegment corrupts one of many frames of a segment. The batches before it are kept, even
 // if the truncation is interrupted, and all later ones are listed.
 func TestTruncateInsideASegment(t *testing.T) {
 	for n := 0; ; n++ {
@@ -222,7 +222,7 @@ func TestTruncateIsInterrupted(t *testing.T) {
 	}
 }
 
-var errFailed = errors.New("died")
+var errFailed = errors.New("write failed")
 
 // failingBucket fails after a number of writes.
 type failingBucket struct {

@@ -27,7 +27,7 @@ type corruption struct {
 	name string
 	do   func(w *world)
 	want []string // findings of verify; keys that depend on digests end in "*"
-	kept []string // findings that remain after a repair; damage is rejected together with the rest
+	kept []string // findings that remain after a repair; corruption is rejected together with the rest
 }
 
 func log(n int64) string { return "log/" + number(n) }

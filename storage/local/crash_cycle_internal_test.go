@@ -213,7 +213,7 @@ func (c cycle) step(b storage.Bucket, r *recorder, rng *rand.Rand, fresh string)
 }
 
 // errCorrupt is an object that was never written.
-var errCorrupt = errors.New("damaged")
+var errCorrupt = errors.New("corrupt object")
 
 // read returns the value under key, 0 if absent.
 func read(ctx context.Context, b storage.Bucket, key string) (uint64, error) {

@@ -250,8 +250,8 @@ func (p *pending) answered() bool {
 	return p.done.Load()
 }
 
-// TestGivenUpRead checks that a waiting read ends with its context.
-func TestGivenUpRead(t *testing.T) {
+// TestCancelledRead checks that a waiting read ends with its context.
+func TestCancelledRead(t *testing.T) {
 	st := stripes{seed: maphash.MakeSeed()}
 	c := st.of("k").begin("k")
 	ctx, cancel := context.WithCancel(t.Context())

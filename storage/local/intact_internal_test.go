@@ -108,7 +108,7 @@ type loss struct {
 	name   string
 	large  bool
 	remove func(t *testing.T, disk *vfs.MemFS)
-	// want is part of the error; mends reports whether it names files to create.
+	// want is part of the error; repairable reports whether it names files to create.
 	want       string
 	repairable bool
 }

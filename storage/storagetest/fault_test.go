@@ -161,7 +161,7 @@ func TestSeedDecides(t *testing.T) {
 		return got
 	}
 	if diff := cmp.Diff(drawn(1, false), drawn(1, true)); diff != "" {
-		t.Errorf("the order changes fates:\n%s", diff)
+		t.Errorf("the order changes outcomes:\n%s", diff)
 	}
 	if cmp.Equal(drawn(1, false), drawn(2, false)) {
 		t.Error("the seed changes nothing")

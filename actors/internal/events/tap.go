@@ -13,7 +13,7 @@ type Tap struct {
 	fanout *Fanout
 	key    conversation.Key
 	stream observability.Stream
-	// carried is the cursor of the checkpoint. A node without sinks passes it on, because it does not
+	// carried is the cursor of the checkpoint. A node without sinks copies it, because it does not
 	// know what others shipped.
 	carried *int64
 }

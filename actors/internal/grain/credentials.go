@@ -204,15 +204,15 @@ func (c *newConn) Read(p []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *newConn) Close() error {
-	if c.creds.forget(c.remote) && !c.creds.isShut() {
+	if c.creds.remove(c.remote) && !c.creds.isShut() {
 		c.creds.refusals.report(c.remote, "connection without a valid stream", nil)
 	}
 	return c.Conn.Close()
 }
 
-// forget removes a connection that opened a stream or closed. It reports whether it was still without
+// remove deletes a connection that opened a stream or closed. It reports whether it was still without
 // a stream.
-func (s *serverCreds) forget(remote string) bool {
+func (s *serverCreds) remove(remote string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, waited := s.newConns[remote]
@@ -227,7 +227,7 @@ func (s *serverCreds) streamOpened(ctx context.Context) string {
 		return ""
 	}
 	remote := p.Addr.String()
-	s.forget(remote)
+	s.remove(remote)
 	return remote
 }
 

@@ -91,7 +91,7 @@ func (p *placement) cede(id string) {
 	p.ceded[id] = now.Add(p.lookup.cedes)
 }
 
-// isCeded reports whether another member has just requested id. Activating it here would take it back.
+// isCeded reports whether another member has just requested id. Activating it here would cancel that request.
 func (p *placement) isCeded(id string) bool {
 	until, ok := p.ceded[id]
 	if !ok {

@@ -238,7 +238,7 @@ func (l *link) finish(err error) error {
 		l.links.calls.notSent(l.address)
 	}
 	// The cause is formatted, not wrapped. The library would treat a wrapped io.EOF of the peer as a
-	// close by this side and keep the dead endpoint.
+	// close by this side and keep the closed endpoint.
 	return fmt.Errorf("link to %s: %v", l.address, err)
 }
 

@@ -64,7 +64,7 @@ func (p *pinger) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		members := p.members()
-		p.forget(members)
+		p.evict(members)
 		for _, n := range members {
 			wg.Go(func() { p.ping(ctx, n) })
 		}
@@ -88,7 +88,7 @@ func (p *pinger) ping(ctx context.Context, n node) {
 	p.answered[n.ID] = time.Now()
 }
 
-func (p *pinger) forget(members []node) {
+func (p *pinger) evict(members []node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	keep := make(map[string]time.Time, len(members))

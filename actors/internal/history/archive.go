@@ -600,7 +600,7 @@ func Limit(blocks []*providers.Block) {
 	kept := int64(0)
 	for _, b := range blocks {
 		if kept += b.EncodedBytes(); kept > maxEncodedBytes {
-			b.Forget()
+			b.Evict()
 		}
 	}
 }

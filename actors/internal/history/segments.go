@@ -28,7 +28,7 @@ func (a *Archive) Weight() int64 {
 	return a.held.Load() + int64(a.bytes)
 }
 
-// drop drops the oldest of the recent batches. The caller holds mu.
+// drop evicts the oldest of the recent batches. The caller holds mu.
 func (a *Archive) drop(n int) {
 	for i := range a.recent[:n] {
 		a.bytes -= len(a.recent[i].Lines)

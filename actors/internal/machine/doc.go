@@ -12,7 +12,7 @@
 //
 //  1. One append is in flight at a time. Records queue behind it and leave together in the next batch, or in several if they
 //     exceed one. Records of one group share a batch. A batch that was sent never changes.
-//  2. Every reply, including a refusal, waits until the records it rests on are durable. An admission of unsettled work, and
+//  2. Every reply, including a refusal, waits until the records it depends on are durable. An admission of unsettled work, and
 //     a requested compaction, also wait until a landed journal lists this writer. A refusal for a missing condition, and an
 //     abort without effect, wait until the bucket confirms the tail of the log.
 //  3. Author code and model calls start only after attempt_started is durable; a tool only after its call is.

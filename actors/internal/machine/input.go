@@ -157,8 +157,8 @@ type (
 		Unfit *conversation.Error
 		// Fit is the validation result of a signal, nil if no wait was known for it.
 		Fit *Fit
-		// Dead is the dead post that a signal asks to deliver again, or nil.
-		Dead *conversation.PostEnqueued
+		// DeadLetter is the post that a signal asks to deliver again, or nil.
+		DeadLetter *conversation.PostEnqueued
 
 		came time.Duration // Env.Mono of the step that received it
 	}

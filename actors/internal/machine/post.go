@@ -225,9 +225,9 @@ func (m *Machine) postDone(s *posting, end conversation.PostEnd) {
 	})
 }
 
-// postAgain enqueues a dead post on a signal, which settles at once.
+// postAgain enqueues the post of a dead letter on a signal, which settles at once.
 func (m *Machine) postAgain(in Admit, hash string) {
-	p := in.Dead
+	p := in.DeadLetter
 	switch {
 	case p == nil:
 		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, textNoDeadLetter, conversation.SignalOutbox))

@@ -78,7 +78,7 @@ type idleWriter struct {
 	at     conversation.Offset
 }
 
-// boot starts an activation. writer is used unless a resting one continues.
+// boot starts an activation. writer is used unless an idle one continues.
 func (r *rig) boot(writer string) {
 	r.writer = writer
 	r.m, r.inflight, r.pages = machine.New(&r.cfg), nil, nil
@@ -104,7 +104,7 @@ func (r *rig) claimed() bool {
 	return false
 }
 
-// name sets the writer of Opened. A resting writer continues if the log ends where it did.
+// name sets the writer of Opened. An idle writer continues if the log ends where it did.
 func (r *rig) name(in *machine.Opened) {
 	if r.idleWriter != nil && r.idleWriter.at == in.State.Head() {
 		r.writer, in.Claimed = r.idleWriter.writer, true

@@ -457,7 +457,7 @@ func (s *script) postInput() machine.Input {
 		a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, conversation.SignalOutbox
 		in := machine.Admit{To: s.caller, Admission: a}
 		if s.d.HasArg("id") {
-			in.Dead = &conversation.PostEnqueued{Post: conversation.PostID(s.arg("id")), Submission: conversation.SubmissionID(s.arg("sub")), Target: s.arg("target"), Body: json.RawMessage(s.arg("body"))}
+			in.DeadLetter = &conversation.PostEnqueued{Post: conversation.PostID(s.arg("id")), Submission: conversation.SubmissionID(s.arg("sub")), Target: s.arg("target"), Body: json.RawMessage(s.arg("body"))}
 		}
 		return in
 	case "reply-sent":

@@ -8,7 +8,7 @@ import (
 )
 
 // A node has its share of the conversations while its row has its weight. It enters without a weight
-// if others have one, and takes it when more than half of those answer. It gives it up when more than
+// if others have one, and takes it when more than half of those answer. It returns it when more than
 // half of the members do not answer and one of them reaches more members. So a node that no other
 // reaches owns nothing, and of two parts of a cluster the larger one continues. If no part is larger,
 // all keep their shares. Each node decides about its own row from its own requests, because an answer
@@ -102,14 +102,14 @@ func (m *Membership) reach() *storage.Reach {
 // share is the state between the checks of a node's answers. Time is counted in checks, as for
 // heartbeats.
 type share struct {
-	lost  bool            // the node gave up its share
+	lost  bool            // the node returned its share
 	good  int             // consecutive checks at which it could take it
 	cut   int             // consecutive checks at which it was cut off
 	late  int             // checks since the start at which it could not take its first share
 	beats map[string]mark // last heartbeats of the members without an answer
 }
 
-// keepShare takes and gives up this node's share as others answer it, until ctx ends.
+// keepShare takes and returns this node's share as others answer it, until ctx ends.
 func (m *Membership) keepShare(ctx context.Context) {
 	if m.opts.Reached == nil || m.row.Weight == 0 {
 		return
@@ -135,7 +135,7 @@ func (m *Membership) keepShare(ctx context.Context) {
 }
 
 // takes reports whether a node takes its share: immediately the first time, and after Suspect once it
-// had given it up, so that flapping links do not move conversations.
+// had returned it, so that flapping links do not move conversations.
 func (s *share) takes(may bool, enough int) bool {
 	if !may {
 		s.good = 0
@@ -223,7 +223,7 @@ func (m *Membership) setShare(ctx context.Context, weight int) {
 		m.log.Warn("change of share failed; retrying", "member", m.row.ID, "weight", weight, "err", err)
 	case err != nil || len(done.replaced) == 0:
 	case weight == 0:
-		m.log.Warn("gave up share; most members unreachable", "member", m.row.ID, "epoch", done.epoch.N,
+		m.log.Warn("returned share; most members unreachable", "member", m.row.ID, "epoch", done.epoch.N,
 			"remedy", "check the network, the certificate and the advertised address")
 	default:
 		m.log.Info("took share; most members reachable", "member", m.row.ID, "epoch", done.epoch.N, "weight", weight)

@@ -172,8 +172,8 @@ func TestShareOverBreaks(t *testing.T) {
 				t.Errorf("%s: epoch changed from %[3]d to %[2]d", name, after, before)
 			}
 			for id, n := range nodes {
-				if logged := strings.Contains(n.logs.String(), "gave up share"); logged != strings.Contains(tt.during, id) {
-					t.Errorf("%s: %s logged that it gave up its share: %v", name, id, logged)
+				if logged := strings.Contains(n.logs.String(), "returned share"); logged != strings.Contains(tt.during, id) {
+					t.Errorf("%s: %s logged that it returned its share: %v", name, id, logged)
 				}
 			}
 			w.net.breaks(nil)

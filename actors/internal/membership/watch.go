@@ -26,7 +26,7 @@ type watch struct {
 	quiet    int // unchanged checks after the first
 }
 
-// observe adds the next mark. A node is dead after enough unchanged checks; a change restarts the
+// observe adds the next mark. A node counts as crashed after enough unchanged checks; a change restarts the
 // count. A heartbeat that disappears is no change, because a leaving node removes it.
 func (w *watch) observe(m mark, enough int) verdict {
 	if !w.observed {
@@ -46,7 +46,7 @@ func (w *watch) observe(m mark, enough int) verdict {
 }
 
 // combine adds the next check of all members. The result is alive, with the index, if one of them is
-// alive, and dead if all are.
+// alive, and crashed if all are.
 func combine(watches []watch, marks []mark, enough int) (verdict, int) {
 	all := dead
 	for i := range watches {
@@ -73,7 +73,7 @@ type ring struct {
 	missed  int64             // own heartbeats not stored until the last check
 }
 
-// observe adds one check of exactly these members and returns the dead ones. missed counts the own
+// observe adds one check of exactly these members and returns the crashed ones. missed counts the own
 // heartbeats that were not stored; an increase discards all previous observations.
 func (r *ring) observe(ids []string, observations []observation, missed int64, enough int) []string {
 	if missed != r.missed {
@@ -98,7 +98,7 @@ func (r *ring) observe(ids []string, observations []observation, missed int64, e
 	return gone
 }
 
-// still reports whether a dead member is unchanged since the last check.
+// still reports whether a crashed member is unchanged since the last check.
 func (r *ring) still(id string, s observation) bool {
 	w := r.watches[id]
 	return w != nil && s.err == nil && (s.mark == w.last || s.mark == absent)

@@ -511,7 +511,7 @@ func (j *Journal) land(n int64) []waiter {
 	return listed
 }
 
-// abandon gives up the number in flight, because its outcome is unknown. Its waiters wait for the next
+// abandon drops the number in flight, because its outcome is unknown. Its waiters wait for the next
 // number.
 func (j *Journal) abandon() {
 	j.mu.Lock()

@@ -505,7 +505,7 @@ func TestJournalReleaseDuringRefusal(t *testing.T) {
 func TestJournalRelistsAnOpening(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		opening := writer("1", "n1-opening")
-		b.j.Opening(opening, func() { b.Error("it was taken back") })
+		b.j.Opening(opening, func() { b.Error("the opening was cancelled") })
 		p := b.put(0, opening)
 		next := make(chan error, 2)
 		ctx, cancel := context.WithCancel(b.Context())

@@ -80,10 +80,10 @@ func (t *Timers) Clock(key conversation.Key) (Clock, bool) {
 
 // Drop removes the waits of a conversation up to a batch.
 func (t *Timers) Drop(key conversation.Key, seq int64) {
-	t.forget(key, func(w Wait) bool { return w.Seq <= seq })
+	t.drop(key, func(w Wait) bool { return w.Seq <= seq })
 }
 
-func (t *Timers) forget(key conversation.Key, over func(Wait) bool) {
+func (t *Timers) drop(key conversation.Key, over func(Wait) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, ok := t.byKey[key]
@@ -185,7 +185,7 @@ func (t *Timers) check(ctx context.Context, ref storage.TimerRef) error {
 	case reply.GetAnswer() == wire.ResumeReply_EARLY: // the owner's clock is behind
 		return nil
 	}
-	t.forget(ref.Conv, func(w Wait) bool { return w.Seq == ref.Seq })
+	t.drop(ref.Conv, func(w Wait) bool { return w.Seq == ref.Seq })
 	limited, cancel = context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteTimer(limited, t.sweeper.o.Bucket, ref)

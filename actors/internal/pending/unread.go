@@ -48,7 +48,7 @@ func (u *unread) failed(key conversation.Key, within time.Duration) int {
 	return f.n
 }
 
-// expire evicts the log with the oldest failure and reports whether it was older than ago. Younger
+// expire removes the log with the oldest failure and reports whether it was older than ago. Younger
 // ones are kept: they reach the limit and are quarantined, which frees their entries. Evicting them
 // would reset their counts. The caller holds mu.
 func (u *unread) expire(ago time.Duration) bool {

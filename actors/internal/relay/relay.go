@@ -199,7 +199,7 @@ func (r *Relay) LinkDown(address string) {
 	r.signal()
 }
 
-// remove drops a subscriber; mu is held.
+// remove removes a subscriber; mu is held.
 func (r *Relay) remove(address string) {
 	delete(r.outboxes, address)
 	for key, subscribers := range r.wanted {

@@ -337,7 +337,7 @@ func (x *CompactRequest) GetInstructions() string {
 }
 
 // OwnerReply answers an AdmitRequest, an AbortRequest or a CompactRequest once the
-// records it rests on are durable.
+// records it depends on are durable.
 type OwnerReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:

@@ -64,7 +64,7 @@ func (g *gate) enter(ctx context.Context, agent string) error {
 	return ctx.Err()
 }
 
-// withdraw removes a message from the queue and reports whether it was there.
+// withdraw deletes a message from the queue and reports whether it was there.
 func (g *gate) withdraw(agent string, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

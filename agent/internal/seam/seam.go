@@ -82,8 +82,8 @@ func (r *Run) Begin(name string) bool {
 	return true
 }
 
-// Forget allows a step of that name to begin again.
-func (r *Run) Forget(name string) {
+// Reopen allows a step of that name to begin again.
+func (r *Run) Reopen(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.begun, name)

@@ -147,7 +147,7 @@ func (k *keyboard) pass(s string) {
 	}
 }
 
-// pasted passes on a paste, or a placeholder for a long one.
+// pasted returns a paste, or a placeholder for a long one.
 func (k *keyboard) pasted() {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(k.paste))
 	k.paste = nil

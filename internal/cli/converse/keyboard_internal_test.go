@@ -46,6 +46,6 @@ func TestInterruptsAreOfAnAnswer(t *testing.T) {
 	k.typed([]byte("\x03"))
 	k.end(io.EOF)
 	if got, _ := io.ReadAll(k); string(got) != "ab\x03" || len(k.interrupts) != 0 {
-		t.Errorf("passes on %q, %d interrupts", got, len(k.interrupts))
+		t.Errorf("got %q, %d interrupts; want \"ab\\x03\", 0", got, len(k.interrupts))
 	}
 }

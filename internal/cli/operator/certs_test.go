@@ -123,7 +123,7 @@ func TestClusterCerts(t *testing.T) {
 	}
 	foreign := program.Certificates(t, t.TempDir())
 	if client, server := handshake(t, foreign, rotated); client == nil || server == nil {
-		t.Errorf("a stranger: %v, %v", client, server)
+		t.Errorf("certificate of another authority: got errors %v, %v, want two", client, server)
 	}
 	if client, _ := handshake(t, program.Certificates(t, dir, "--name", "others"), before); client == nil {
 		t.Error("a node of another name took the certificate")

@@ -120,7 +120,7 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 		}
 	})
 	if code, out, _ := program.Output(t, "log", "dump", "--data", data, pinned); code != 1 || !strings.Contains(out, `"bytes":1`) {
-		t.Errorf("dump of a damaged batch: exit %d\n%s", code, out)
+		t.Errorf("dump of a corrupt batch: exit %d\n%s", code, out)
 	}
 	for _, step := range []struct {
 		args []string
@@ -154,7 +154,7 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 	for _, command := range []string{"verify", "repair"} {
 		if code, out, _ := program.Output(t, "log", command, "--data", data); code != exitCorruption || !strings.Contains(out, "damage unreadable-batch at ") ||
 			!strings.Contains(out, "\n  conversation \"long\" of agent \"assistant\"\n") {
-			t.Errorf("%s of a damaged log: exit %d\n%s", command, code, out)
+			t.Errorf("%s of a corrupt log: exit %d\n%s", command, code, out)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestLogTruncate(t *testing.T) {
 	for _, command := range []string{"verify", "repair"} {
 		code, out, _ := program.Output(t, "log", command, "--data", data, "--conv", string(conv))
 		if want := "parley log repair --truncate --conversation " + string(conv); code != exitCorruption || !strings.Contains(out, want) {
-			t.Errorf("log %s of a damaged log: exit %d, %s; want exit %d and %q", command, code, out, exitCorruption, want)
+			t.Errorf("log %s of a corrupt log: exit %d, %s; want exit %d and %q", command, code, out, exitCorruption, want)
 		}
 	}
 	if code, out := cut(); code != cli.ExitUsage || !strings.Contains(out, "one conversation") {

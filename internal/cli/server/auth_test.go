@@ -202,7 +202,7 @@ func TestPreflightPassesBeforeAuth(t *testing.T) {
 	w = httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusUnauthorized {
-		t.Errorf("preflight of a stranger: %d", w.Code)
+		t.Errorf("preflight without credentials: got %d, want 401", w.Code)
 	}
 	r = httptest.NewRequest(http.MethodPost, "/x", nil)
 	r.Header.Set("Origin", "https://app.example.com")

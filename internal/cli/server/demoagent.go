@@ -10,7 +10,7 @@ import (
 
 // clockInput is the input of the tool "time".
 type clockInput struct {
-	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone, for example Europe/Berlin; UTC if left out"`
+	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone, for example Europe/Berlin; UTC if omitted"`
 }
 
 type clockOutput struct {

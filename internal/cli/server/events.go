@@ -198,7 +198,7 @@ func (l *lateDatabase) Write(ctx context.Context, events []observability.Event) 
 	err = sink.Write(ctx, events)
 	if errors.Is(err, clickhouse.ErrNoSchema) {
 		// The tables were dropped.
-		l.forget()
+		l.invalidate()
 	}
 	return err
 }
@@ -239,8 +239,8 @@ func (l *lateDatabase) read(ctx context.Context) (*clickhouse.Database, error) {
 	return l.database, nil // It does not change once the sink exists.
 }
 
-// forget makes the next open check the schema again.
-func (l *lateDatabase) forget() {
+// invalidate makes the next open check the schema again.
+func (l *lateDatabase) invalidate() {
 	l.turn <- struct{}{}
 	l.sink = nil
 	<-l.turn

@@ -145,7 +145,7 @@ func machineMemory(root fs.FS) int64 {
 func heapLimit(limit int64) int64 { return limit - min(limit/3, maxOutside) }
 
 // newBudget returns the memory budget of a node: half of the limit, because uncollected garbage may
-// take as much again. If the collector has no limit, newBudget sets one. forget removes it, so that
+// take as much again. If the collector has no limit, newBudget sets one. resetLimit removes it, so that
 // the next node of the process does not mistake it for GOMEMLIMIT.
 func newBudget(configured int64, root fs.FS, log *slog.Logger) (_ *memory.Budget, reset func()) {
 	limit, before := findMemory(configured, root), debug.SetMemoryLimit(-1)

@@ -183,7 +183,7 @@ func (p *proc) checkpoint(ctx context.Context) {
 func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 	c, err := p.logs.Checkpoint(ctx, p.conv)
 	if c == nil || err != nil {
-		// The checkpoint of a stale head may be deleted, which is not damage.
+		// The checkpoint of a stale head may be deleted, which is not corruption.
 		p.trace.Add(p.name, "no checkpoint: %v", ending(err))
 		return nil, false
 	}
@@ -303,7 +303,7 @@ func (p *proc) refused(desc string, err error) {
 	}
 }
 
-// spoil damages redundant objects of the log.
+// spoil corrupts redundant objects of the log.
 func (p *proc) spoil(ctx context.Context) {
 	for p.writers.Load() > 0 {
 		p.nap(ctx, 10*time.Second)

@@ -21,7 +21,7 @@ type Options struct {
 	Store storage.Bucket
 	// Logs returns the logs of a bucket. Small pages and segments cover more.
 	Logs func(storage.Bucket) *storage.Logs
-	// Corruption damages redundant objects. Reads may then return a corresponding error.
+	// Corruption corrupts redundant objects. Reads may then return a corresponding error.
 	Corruption bool
 	// StaleLists is the share of LISTs that hide new objects. The guarantees do not hold then, which
 	// shows that consistent LISTs are necessary.

@@ -135,7 +135,7 @@ func (r *runner) free(ctx context.Context, gate string) error {
 func turns(ctx context.Context, j *job) error {
 	err := j.measure(ctx, 16, 0, j.at.turns(j.id, shortReply))
 	if err == nil && j.ServerCPU != nil {
-		j.figure("CPU per 1,000 turns", *j.ServerCPU*1000/float64(j.Samples), "s")
+		j.metric("CPU per 1,000 turns", *j.ServerCPU*1000/float64(j.Samples), "s")
 	}
 	return err
 }

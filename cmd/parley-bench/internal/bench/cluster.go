@@ -277,12 +277,12 @@ func leave(ctx context.Context, c *cluster) error {
 		if err != nil {
 			return err
 		}
-		c.figure("join", took.Seconds(), "s")
+		c.metric("join", took.Seconds(), "s")
 		if err := steady(); err != nil {
 			return err
 		}
 		took, err = c.leave(0)
-		c.figure("leave", took.Seconds(), "s")
+		c.metric("leave", took.Seconds(), "s")
 		return err
 	})
 }
@@ -305,7 +305,7 @@ func rolling(ctx context.Context, c *cluster) error {
 				return err
 			}
 		}
-		c.figure("longest leave", longest.Seconds(), "s")
+		c.metric("longest leave", longest.Seconds(), "s")
 		return nil
 	})
 }
@@ -317,8 +317,8 @@ func idleMember(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	c.figure("at start", float64(c.Memory.RSS-grown.RSS)/1e6, "MB")
-	c.figure("above it", float64(grown.RSS)/1e6, "MB")
-	c.figure("anonymous above it", float64(grown.Anonymous)/1e6, "MB")
+	c.metric("at start", float64(c.Memory.RSS-grown.RSS)/1e6, "MB")
+	c.metric("above it", float64(grown.RSS)/1e6, "MB")
+	c.metric("anonymous above it", float64(grown.Anonymous)/1e6, "MB")
 	return nil
 }

@@ -107,16 +107,16 @@ func failover(ctx context.Context, c *cluster) error {
 		}
 	}
 	end()
-	c.figure("kills", float64(c.n), "")
-	c.figure("turns interrupted", float64(len(sum.took)), "")
+	c.metric("kills", float64(c.n), "")
+	c.metric("turns interrupted", float64(len(sum.took)), "")
 	if len(sum.took) > 0 {
 		c.take(sum.took)
-		c.figure("attempts of each", 1+float64(sum.interrupted.consumed)/float64(len(sum.took)), "")
+		c.metric("attempts of each", 1+float64(sum.interrupted.consumed)/float64(len(sum.took)), "")
 	}
-	c.figure("others", float64(sum.undisturbed), "")
-	c.figure("attempts consumed by them", float64(sum.others.consumed), "")
-	c.figure("turns lost", float64(sum.interrupted.lost+sum.others.lost), "")
-	c.figure("streams ended", float64(sum.ends), "")
+	c.metric("others", float64(sum.undisturbed), "")
+	c.metric("attempts consumed by them", float64(sum.others.consumed), "")
+	c.metric("turns lost", float64(sum.interrupted.lost+sum.others.lost), "")
+	c.metric("streams ended", float64(sum.ends), "")
 	// The kills also interrupt turns of the load, so their attempts are expected.
 	return l.verdict(ctx)
 }

@@ -196,7 +196,7 @@ func (l *load) verdict(ctx context.Context) error {
 		{"requests", sent}, {"failed", l.failed}, {"retried: 503", l.results[unavailable]}, {"refused", l.results[refused]}, {"cut", l.results[cut]},
 		{"acknowledged", acknowledged}, {"lost", a.lost}, {"twice", a.twice}, {"attempts consumed", a.consumed},
 	} {
-		l.c.figure(f.name, float64(f.n), "")
+		l.c.metric(f.name, float64(f.n), "")
 	}
 	return err
 }

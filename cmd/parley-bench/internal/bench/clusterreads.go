@@ -26,10 +26,10 @@ func acrossNodes(ctx context.Context, c *cluster) error {
 	}
 	owner := NewLatency(samples[ownerPlace])
 	c.take(samples[otherPlace])
-	c.figure("p50 through the owner", owner.P50, "ms")
-	c.figure("p99", owner.P99, "ms")
+	c.metric("p50 through the owner", owner.P50, "ms")
+	c.metric("p99", owner.P99, "ms")
 	if owner.P50 > 0 {
-		c.figure("ratio", c.Latency.P50/owner.P50, "×")
+		c.metric("ratio", c.Latency.P50/owner.P50, "×")
 	}
 	return nil
 }
@@ -59,8 +59,8 @@ func readersOfTwo(ctx context.Context, c *cluster) error {
 		head = next
 	}
 	c.take(samples)
-	c.figure("readers at each node", float64(c.n), "")
-	c.figure("batches", float64(batches), "")
+	c.metric("readers at each node", float64(c.n), "")
+	c.metric("batches", float64(batches), "")
 	return nil
 }
 
@@ -194,8 +194,8 @@ func heads(ctx context.Context, c *cluster) error {
 		return err
 	}
 	for v, t := range took {
-		c.figure(ids[v/len(places)]+" "+places[v%len(places)], NewLatency(t).P50, "ms")
+		c.metric(ids[v/len(places)]+" "+places[v%len(places)], NewLatency(t).P50, "ms")
 	}
-	c.figure("reads of each", float64(len(took[0])), "")
+	c.metric("reads of each", float64(len(took[0])), "")
 	return nil
 }

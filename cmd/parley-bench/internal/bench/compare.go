@@ -65,7 +65,7 @@ func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*C
 	return c, nil
 }
 
-// WriteTable writes the changes as a table: a row per scenario and figure, with errors below. Figures
+// WriteTable writes the changes as a table: a row per scenario and metric, with errors below. Metrics
 // equal in every run are omitted.
 func (c *Comparison) WriteTable(w io.Writer) error {
 	head := c.Old.Reports[0].Machine.String()
@@ -87,12 +87,12 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 			name = ""
 		}
 		last = r.scenario
-		rows.Add(slices.Concat([]string{name, r.figure}, old.cells(), after.cells(), []string{ratio, apart(old, after)})...)
+		rows.Add(slices.Concat([]string{name, r.metric}, old.cells(), after.cells(), []string{ratio, apart(old, after)})...)
 	}
 	return printed(w, head, rows, c.Errors)
 }
 
-// sample holds the values of one figure in all runs of a side, sorted.
+// sample holds the values of one metric in all runs of a side, sorted.
 type sample []float64
 
 // median returns the middle value, or the mean of the two middle values, 0 if there is none.
@@ -124,22 +124,22 @@ func apart(before, after sample) string {
 	return ""
 }
 
-// row is one figure of a scenario on both sides.
+// row is one metric of a scenario on both sides.
 type row struct {
-	scenario, figure string
+	scenario, metric string
 	values           [2]sample
 }
 
-// rows returns the figures in the order of the scenarios, without those that never change.
+// rows returns the metrics in the order of the scenarios, without those that never change.
 func (c *Comparison) rows() (rows []row) {
 	for side, of := range c.sides() {
 		for _, report := range of.Reports {
 			for _, s := range report.Scenarios {
 				for _, f := range s.compared() {
-					i := slices.IndexFunc(rows, func(r row) bool { return r.scenario == s.Name && r.figure == f.Name })
+					i := slices.IndexFunc(rows, func(r row) bool { return r.scenario == s.Name && r.metric == f.Name })
 					if i < 0 {
 						i = len(rows)
-						rows = append(rows, row{scenario: s.Name, figure: f.Name})
+						rows = append(rows, row{scenario: s.Name, metric: f.Name})
 					}
 					rows[i].values[side] = append(rows[i].values[side], f.Value)
 				}
@@ -157,16 +157,16 @@ func (c *Comparison) rows() (rows []row) {
 	})
 }
 
-// compared returns the figures of a scenario that a comparison contains, with units in their names.
-func (s *Scenario) compared() (all []Figure) {
+// compared returns the metrics of a scenario that a comparison contains, with units in their names.
+func (s *Scenario) compared() (all []Metric) {
 	shown := []string{"p50 ms", "p99 ms", "per s", "CPU s", "RSS MB"}
 	for i, v := range s.numbers() {
 		if name := headings()[i]; v != nil && slices.Contains(shown, name) {
-			all = append(all, Figure{Name: name, Value: *v})
+			all = append(all, Metric{Name: name, Value: *v})
 		}
 	}
-	for _, f := range s.Figures {
-		all = append(all, Figure{Name: strings.TrimSpace(f.Name + " " + f.Unit), Value: f.Value})
+	for _, f := range s.Metrics {
+		all = append(all, Metric{Name: strings.TrimSpace(f.Name + " " + f.Unit), Value: f.Value})
 	}
 	return all
 }

@@ -20,7 +20,7 @@ func run(p50 float64, rss int64) *bench.Report {
 		Machine: bench.Machine{CPUs: 2, OS: "linux", Arch: "amd64", Go: "go1.26"}, Quick: true,
 		Scenarios: []bench.Scenario{
 			{Name: "start", Samples: 2, Latency: &bench.Latency{P50: 50, P99: 60 + p50}, Memory: &proc.Memory{RSS: rss},
-				Figures: []bench.Figure{{Name: "readers", Value: 500}, {Name: "each", Value: p50 / 2, Unit: "kB"}}},
+				Metrics: []bench.Metric{{Name: "readers", Value: 500}, {Name: "each", Value: p50 / 2, Unit: "kB"}}},
 			{Name: "turns", Samples: 500, Latency: &bench.Latency{P50: p50, P99: 20}, PerSecond: 1000 / p50, ServerCPU: new(0.25)},
 		},
 	}

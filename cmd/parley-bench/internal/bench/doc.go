@@ -18,7 +18,7 @@
 //     scenario that exceeds its time is cut short, and its sample count shows it.
 //  2. Quantiles are exact: all samples are kept and sorted. Nothing is averaged.
 //  3. An answer that violates the protocol fails its scenario, and the
-//     others go on; the report has the error in place of figures.
+//     others go on; the report has the error in place of metrics.
 //  4. The report has the processor time of all three processes, because generator and model
 //     compete with a server on the same machine.
 //  5. Only the operations that a scenario names are timed. The wait for a conversation to become
@@ -39,7 +39,7 @@
 // A node, the model and the bucket are children as above. The outcome of a message is read from its
 // log in the bucket, not from the answers of a node: attempts, settlements, and the writer of each
 // batch. A request that a node does not take is retried once at another one, and both kinds are
-// counted separately. Failed requests, lost messages and consumed attempts are figures; they fail no
+// counted separately. Failed requests, lost messages and consumed attempts are metrics; they fail no
 // scenario.
 //
 // "parley-bench compare" calls [Compare], which runs Server for two programs in turn.

@@ -117,7 +117,7 @@ func pairs(ctx context.Context, l *logJob) error {
 	}
 	l.raw.take(samples[0])
 	l.take(samples[1])
-	l.raw.figure("object", objectBytes(l.pool), "bytes")
+	l.raw.metric("object", objectBytes(l.pool), "bytes")
 	l.ToRawPut = l.Latency.P50 / l.raw.Latency.P50
 	return nil
 }
@@ -170,16 +170,16 @@ func crowds(ctx context.Context, l *logJob) error {
 	for side, row := range rows {
 		row.take(samples[side])
 		if cpu[side] != nil {
-			row.figure("CPU per 1,000", *cpu[side]*1e6/float64(row.Samples), "ms")
+			row.metric("CPU per 1,000", *cpu[side]*1e6/float64(row.Samples), "ms")
 		}
 	}
-	l.raw.figure("object", objectBytes(l.pool), "bytes")
+	l.raw.metric("object", objectBytes(l.pool), "bytes")
 	// The median, so that a disturbance of one round has no effect.
 	for i := range rates[1] {
 		rates[1][i] /= rates[0][i]
 	}
 	slices.Sort(rates[1])
-	l.figure("rate to raw PUT", rates[1][len(rates[1])/2], "×")
+	l.metric("rate to raw PUT", rates[1][len(rates[1])/2], "×")
 	return nil
 }
 
@@ -257,10 +257,10 @@ func saturated(ctx context.Context, l *logJob) error {
 	}
 	l.take(samples)
 	durable := float64(l.Samples) * streamLine
-	l.figure("durable", durable/1e6/l.Seconds, "MB/s")
-	l.figure("batch", durable/1e3/float64(max(1, batches)), "kB")
+	l.metric("durable", durable/1e6/l.Seconds, "MB/s")
+	l.metric("batch", durable/1e3/float64(max(1, batches)), "kB")
 	if cpu != nil {
-		l.figure("CPU per GB", *cpu*1e9/durable, "s")
+		l.metric("CPU per GB", *cpu*1e9/durable, "s")
 	}
 	return nil
 }

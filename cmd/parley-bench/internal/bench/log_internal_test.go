@@ -115,7 +115,7 @@ func TestLogFailures(t *testing.T) {
 		t.Errorf("%d of %d failed: %v", r.Failed(), len(r.Scenarios), err)
 	}
 	for _, s := range r.Scenarios {
-		if s.Error != "" && (s.Samples != 0 || len(s.Figures) != 0 || !strings.Contains(s.Error, "enough")) {
+		if s.Error != "" && (s.Samples != 0 || len(s.Metrics) != 0 || !strings.Contains(s.Error, "enough")) {
 			t.Errorf("failed row %+v", s)
 		}
 	}

@@ -112,10 +112,10 @@ func turnGrowth(ctx context.Context, j *job) error {
 	}
 	j.take(j.long.last)
 	ten := NewLatency(short)
-	j.figure("turns", float64(j.long.turns), "")
-	j.figure("p50 at 10", ten.P50, "ms")
+	j.metric("turns", float64(j.long.turns), "")
+	j.metric("p50 at 10", ten.P50, "ms")
 	if ten.P50 > 0 {
-		j.figure("growth", j.Latency.P50/ten.P50, "×")
+		j.metric("growth", j.Latency.P50/ten.P50, "×")
 	}
 	return nil
 }
@@ -128,8 +128,8 @@ func (j *job) reads(query string, timed func(operation) error) error {
 		size = len(b)
 		return took, err
 	})
-	j.figure("turns", float64(j.long.turns), "")
-	j.figure("answer", float64(size)/1e3, "kB")
+	j.metric("turns", float64(j.long.turns), "")
+	j.metric("answer", float64(size)/1e3, "kB")
 	return err
 }
 

@@ -119,7 +119,7 @@ func tokenLag(ctx context.Context, j *job) error { return j.measureReaders(ctx, 
 
 func manyReaders(ctx context.Context, j *job) error {
 	err := j.measureReaders(ctx, j.n, 1)
-	j.figure("readers", float64(j.n), "")
+	j.metric("readers", float64(j.n), "")
 	return err
 }
 
@@ -180,7 +180,7 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 		return err
 	}
 	j.take(slices.Concat(lags...))
-	j.figure("readers", float64(o.Readers), "")
-	j.figure("frames", float64(len(o.Frames)), "")
+	j.metric("readers", float64(o.Readers), "")
+	j.metric("frames", float64(len(o.Frames)), "")
 	return nil
 }

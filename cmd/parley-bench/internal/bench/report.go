@@ -25,7 +25,7 @@ type Report struct {
 	ClickHouse string `json:"clickhouse,omitempty"`
 	// Bucket names the bucket of the measured log; "" where a server was measured.
 	Bucket string `json:"bucket,omitempty"`
-	// Quick marks a run with small counts, whose figures are preliminary.
+	// Quick marks a run with small counts, whose metrics are preliminary.
 	Quick     bool       `json:"quick,omitempty"`
 	Scenarios []Scenario `json:"scenarios"`
 }
@@ -37,7 +37,7 @@ type Scenario struct {
 	Description string `json:"what"`
 	// Target is the performance target; "" if there is none.
 	Target string `json:"target,omitempty"`
-	// Error is the reason for missing figures; "" if there are figures.
+	// Error is the reason for missing metrics; "" if there are metrics.
 	Error string `json:"error,omitempty"`
 	// Samples is the number of times behind Latency.
 	Samples int      `json:"samples,omitempty"`
@@ -57,10 +57,10 @@ type Scenario struct {
 	ModelCPU     *float64 `json:"modelCpuSeconds,omitempty"`
 	// Memory is the server's memory after the measured part; nil where it is unknown.
 	Memory  *proc.Memory `json:"serverMemory,omitempty"`
-	Figures []Figure     `json:"figures,omitempty"`
+	Metrics []Metric     `json:"figures,omitempty"`
 }
 
-type Figure struct {
+type Metric struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit,omitempty"`
@@ -71,8 +71,8 @@ func (s *Scenario) take(samples []time.Duration) {
 	s.Latency = new(NewLatency(samples))
 }
 
-func (s *Scenario) figure(name string, value float64, unit string) {
-	s.Figures = append(s.Figures, Figure{name, value, unit})
+func (s *Scenario) metric(name string, value float64, unit string) {
+	s.Metrics = append(s.Metrics, Metric{name, value, unit})
 }
 
 func (r *Report) failures() (all []string) {
@@ -84,7 +84,7 @@ func (r *Report) failures() (all []string) {
 	return all
 }
 
-// Failed counts the scenarios without figures.
+// Failed counts the scenarios without metrics.
 func (r *Report) Failed() int { return len(r.failures()) }
 
 // WriteJSON writes a report or a comparison as indented JSON.
@@ -96,7 +96,7 @@ func WriteJSON(w io.Writer, v any) error {
 }
 
 // WriteTable writes the report as a table: a line on the machine and a row per scenario, with errors
-// below. Columns without a figure are omitted. A kB is 1,000 bytes and an MB 1,000,000.
+// below. Columns without a metric are omitted. A kB is 1,000 bytes and an MB 1,000,000.
 func (r *Report) WriteTable(w io.Writer) error {
 	rows := table.New([]int{0, 12, 13}, slices.Concat([]string{"scenario"}, headings(), []string{"figures", "target"})...)
 	rows.Sparse = true
@@ -158,14 +158,14 @@ func (s *Scenario) row() []string {
 		}
 		row = append(row, cell)
 	}
-	var figures []string
-	for _, f := range s.Figures {
-		figures = append(figures, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Name, short(f.Value), f.Unit)))
+	var metrics []string
+	for _, f := range s.Metrics {
+		metrics = append(metrics, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Name, short(f.Value), f.Unit)))
 	}
 	if s.Error != "" {
-		figures = []string{"failed"}
+		metrics = []string{"failed"}
 	}
-	return append(row, strings.Join(figures, ", "), s.Target)
+	return append(row, strings.Join(metrics, ", "), s.Target)
 }
 
 // short formats a number with its significant digits.

@@ -23,8 +23,8 @@ func sample() *bench.Report {
 		Scenarios: []bench.Scenario{
 			{Name: "all", Description: "everything", Target: "p50 ≤ 1 ms", Samples: 1000, Latency: &bench.Latency{P50: 0.12345, P90: 1.5, P99: 99.96, Max: 1234.5},
 				ToRawPut: 2.5, Seconds: 3, PerSecond: 8123.4, ServerCPU: new(0.01), GeneratorCPU: new(0.5), ModelCPU: new(12.345), Memory: &proc.Memory{RSS: 41_900_000, Peak: 50_000_000, Anonymous: 9_000_000},
-				Figures: []bench.Figure{{Name: "readers", Value: 500}, {Name: "growth", Value: 1.25, Unit: "×"}}},
-			{Name: "few", Description: "figures <alone>", Figures: []bench.Figure{{Name: "each", Value: -0.5, Unit: "kB"}}},
+				Metrics: []bench.Metric{{Name: "readers", Value: 500}, {Name: "growth", Value: 1.25, Unit: "×"}}},
+			{Name: "few", Description: "figures <alone>", Metrics: []bench.Metric{{Name: "each", Value: -0.5, Unit: "kB"}}},
 			{Name: "idle CPU", Description: "nothing was used", ServerCPU: new(0.0)},
 			{Name: "broken", Description: "no figures", Target: "≤ 2 s", Error: "read stream: it is gone"},
 		},

@@ -33,7 +33,7 @@ var killedTurns = amount[int]{50, 10}
 // killed kills the server while replies are blocked in the middle, restarts it and waits for all of
 // them. The model does not block them a second time.
 func killed(ctx context.Context, j *job) error {
-	j.figure("replies under way", float64(killedTurns.of(&j.o)), "")
+	j.metric("replies under way", float64(killedTurns.of(&j.o)), "")
 	return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, round int) (_ time.Duration, err error) {
 		gate := fmt.Sprintf("%skill-%d", j.prefix, round)
 		defer func() { err = errors.Join(err, j.free(ctx, gate)) }()
@@ -76,7 +76,7 @@ func starts(ctx context.Context, j *job) error {
 		return took, err
 	})
 	if j.Memory != nil {
-		j.figure("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
+		j.metric("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
 	}
 	return err
 }
@@ -95,8 +95,8 @@ func idle(ctx context.Context, j *job) error {
 		if err != nil {
 			return err
 		}
-		j.figure("each", float64(grown.RSS)/1e3/float64(n), "kB")
-		j.figure("anonymous each", float64(grown.Anonymous)/1e3/float64(n), "kB")
+		j.metric("each", float64(grown.RSS)/1e3/float64(n), "kB")
+		j.metric("anonymous each", float64(grown.Anonymous)/1e3/float64(n), "kB")
 		return nil
 	})
 }
@@ -124,7 +124,7 @@ func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (
 	}
 	after, err := c.freed(ctx)
 	j.Memory = &after
-	j.figure("conversations", float64(n), "")
+	j.metric("conversations", float64(n), "")
 	return proc.Memory{RSS: after.RSS - before.RSS, Anonymous: after.Anonymous - before.Anonymous}, n, err
 }
 
@@ -154,8 +154,8 @@ func rush(ctx context.Context, j *job) error {
 			return err
 		}
 		j.ServerCPU, j.Memory = new(u.CPU.Seconds()), &u.Memory
-		j.figure("conversations", float64(j.Samples), "")
-		j.figure("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
+		j.metric("conversations", float64(j.Samples), "")
+		j.metric("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
 		if j.o.Profiles == "" {
 			return nil
 		}
@@ -196,9 +196,9 @@ func stored(ctx context.Context, j *job) error {
 	if err != nil {
 		return fmt.Errorf("measure folder size: %w", err)
 	}
-	j.figure("replies", float64(textBytes)/1e3, "kB")
-	j.figure("folder", float64(size)/1e3, "kB")
-	j.figure("stored per byte", float64(size)/float64(max(textBytes, 1)), "")
+	j.metric("replies", float64(textBytes)/1e3, "kB")
+	j.metric("folder", float64(size)/1e3, "kB")
+	j.metric("stored per byte", float64(size)/float64(max(textBytes, 1)), "")
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Reasons of a timeout; the report has them in place of figures.
+// Reasons of a timeout; the report has them in place of metrics.
 var (
 	errTime = errors.New("time limit of the run exceeded")
 	errSlow = errors.New("time limit of the scenario exceeded")
@@ -157,7 +157,7 @@ type job struct {
 // id returns the warm conversations in turn.
 func (j *job) id(i int) string { return j.ids[i%len(j.ids)] }
 
-// run runs a scenario. An error is in its rows in place of figures.
+// run runs a scenario. An error is in its rows in place of metrics.
 func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 	rows := s.rows()
 	for _, row := range rows {
