@@ -733,33 +733,3 @@ func typeName(e ast.Expr) string {
 		}
 	}
 }
-
-// TestDocsShowTheTable compares docs/architecture.md with packages().
-func TestDocsShowTheTable(t *testing.T) {
-	page, err := os.ReadFile("docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := regexp.MustCompile("(?m)^\\| ([0-4]) \\| (`[a-z0-9/.`, -]+`) \\|").FindAllStringSubmatch(string(page), -1)
-	var have, want []string
-	for _, m := range rows {
-		for pkg := range strings.SplitSeq(m[2], ", ") { // some share a row
-			have = append(have, m[1]+" "+strings.Trim(pkg, "`"))
-		}
-	}
-	for _, r := range packages() {
-		want = append(want, string(rune('0'+r.level))+" "+r.pkg)
-	}
-	slices.Sort(have)
-	slices.Sort(want)
-	for _, p := range want {
-		if !slices.Contains(have, p) {
-			t.Errorf("docs/architecture.md lacks the row of level and package %q", p)
-		}
-	}
-	for _, p := range have {
-		if !slices.Contains(want, p) {
-			t.Errorf("docs/architecture.md has a row %q that packages() does not have", p)
-		}
-	}
-}
