@@ -8,5 +8,6 @@
 //	curl http://127.0.0.1:5173/agents/research/1
 //
 // It calls two vendors, with OPENAI_API_KEY and ANTHROPIC_API_KEY. If the first one fails permanently,
-// the lead falls back to the second. A parley.yaml may name other models.
+// the lead falls back to the second. A parley.yaml may name other models;
+// without keys, run dev --model demo/parrot.
 package main

@@ -82,7 +82,7 @@ func TestFilesWithoutEvents(t *testing.T) {
 	if err := os.Mkdir("folder", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const none, others = "No events.\nThey come a second after the next message", "No events.\nLeave out --agent, --since or --until"
+	const none, others = "No events.\nEvents arrive about a second after a message", "No events.\nOmit --agent, --since or --until"
 	for name, tt := range map[string]struct {
 		args []string
 		code int

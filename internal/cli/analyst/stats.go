@@ -99,9 +99,9 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 		return err
 	}
 	if s.Events == 0 {
-		hint := "They come a second after the next message that a server takes; parley events replay makes those of the past."
+		hint := "Events arrive about a second after a message; parley events replay derives those of earlier messages."
 		if f != (stats.Filter{}) {
-			hint = "Leave out --agent, --since or --until to see others."
+			hint = "Omit --agent, --since or --until to see others."
 		}
 		_, err := fmt.Fprintf(out, "No events.\n%s\n", hint)
 		return err

@@ -102,7 +102,7 @@ func MakeCertificates(dir string, cfg Certs, now time.Time, out io.Writer) error
 	}
 	verb := "used again"
 	if ca.made {
-		verb = "made; keep " + filepath.Join(dir, caKeyFile) + " away from the nodes"
+		verb = "created; keep " + filepath.Join(dir, caKeyFile) + " away from the nodes"
 	}
 	_, err = fmt.Fprintf(out, `authority: %s, valid until %s, %s
 node pair: %s and %s, for %q, valid until %s

@@ -254,11 +254,11 @@ Try it in another shell:
   curl %s/hello
   curl -N '%s/hello?view=updates&offset=-1&live=sse'
 
-or, with the reply as it comes:
+or, with the reply streamed:
 
   %s send %s/hello 'long 100'
 
-Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the answer goes on.
+Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the reply continues.
 `, cfg.model, cfg.data, url, paragraphs(invitation), url, url, url, self, url)
 	if strings.HasPrefix(cfg.model, "demo/") {
 		text += fmt.Sprintf("\nThe demo model is offline. For a real one:\n\n  OPENAI_API_KEY=… %s dev --model openai/<model>\n\n", self)

@@ -134,7 +134,7 @@ func (o *initOptions) next(out io.Writer, files []string) error {
 	}
 	fmt.Fprintf(&b, "  %s dev\n", self)
 	if o.Go {
-		b.WriteString("\nThe first build compiles all there is, which takes a minute or two, and says nothing meanwhile.\n")
+		b.WriteString("\nThe first build takes one to two minutes and prints nothing.\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

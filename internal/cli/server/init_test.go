@@ -21,7 +21,7 @@ func TestInitWritesAFirstAgent(t *testing.T) {
 	t.Chdir(t.TempDir())
 	code, out, errOut := program.Output(t, "init", "--go", "--yaml", "both")
 	if code != 0 || errOut != "" || !strings.Contains(out, "wrote main.go, go.mod, parley.yaml in both") || !strings.Contains(out, "  cd both\n") ||
-		!strings.Contains(out, "  go run . dev\n") || !strings.Contains(out, "says nothing meanwhile") {
+		!strings.Contains(out, "  go run . dev\n") || !strings.Contains(out, "The first build takes one to two minutes and prints nothing.") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
 	if got, err := os.ReadFile("both/main.go"); err != nil || string(got) != string(example) {
