@@ -179,7 +179,7 @@ func TestSendTakesMore(t *testing.T) {
 // admitted, it names the key for a retry.
 func TestSendWithoutServer(t *testing.T) {
 	at := "http://" + noderun.Refusing(t)
-	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler()) // whose certificate nobody knows
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler()) // its certificate has no known authority
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()
 	defer untrusted.Close()
